@@ -148,7 +148,7 @@ def test_one_column_can_be_taken_out_of_a_record(row):
 
 
 def test_a_key_that_is_no_column_is_refused_where_a_column_has_no_key():
-    with pytest.raises(ValueError, match="a row has 'xx', which is no column, and no 'x'"):
+    with pytest.raises(ValueError, match="a row has 'xx', which is not a column, and no 'x'"):
         table_of([{"xx": 1, "y": "a"}], XY)
     assert table_of([{"y": "a"}], XY).to_pylist() == [{"x": None, "y": "a"}]
 

@@ -169,7 +169,7 @@ def _of_mapping(names: Sequence[str]) -> Reader:
         keys = row.keys()
         if not (keys <= columns or keys >= columns):  # there may be more, or fewer; not others
             wrong, missing = min(keys - columns, key=str), min(columns - keys)
-            raise ValueError(f"a row has {wrong!r}, which is no column, and no {missing!r}")
+            raise ValueError(f"a row has {wrong!r}, which is not a column, and no {missing!r}")
         return [row.get(n) for n in names]
 
     return read

@@ -163,7 +163,7 @@ def _floats(values: Values, kind: pa.DataType) -> pa.Array:
 
 def _whole(value: decimal.Decimal) -> int:
     if not value.is_finite() or value != value.to_integral_value():
-        raise ValueError(f"{_shown(value)} is no whole number")
+        raise ValueError(f"{_shown(value)} is not a whole number")
     return int(value)
 
 
@@ -192,7 +192,7 @@ def _midnight(day: dt.date) -> dt.datetime:
 
 def _day(moment: dt.datetime) -> dt.date:
     if moment.time() != dt.time():
-        raise ValueError(f"{moment} has a time of day, and is no date")
+        raise ValueError(f"{moment} has a time of day, and is not a date")
     return moment.date()
 
 
@@ -200,7 +200,7 @@ def _numpy_day(time: np.datetime64) -> dt.date | None:
     if np.isnat(time):
         return None
     if time != time.astype("M8[D]"):
-        raise ValueError(f"{time} has a time of day, and is no date")
+        raise ValueError(f"{time} has a time of day, and is not a date")
     day = time.astype("M8[D]").tolist()
     if not isinstance(day, dt.date):  # NumPy gives a number for what is too far
         raise ValueError(FAR)

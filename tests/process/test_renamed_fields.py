@@ -176,9 +176,9 @@ def test_a_declared_state_begins_with_its_default(harness: Any, kind: str, given
 
 AB = record("R", ("a", int), ("b", int), ("i", record("I", ("x", int))))
 BAD = [
-    ({"c": "z"}, "was_fields names 'c', which is no field of the stored", "There is 'a', 'b'"),
-    ({"i.y": "z"}, "was_fields names 'i.y', which is no field", "There is 'x'."),
-    ({"a.x": "z"}, "was_fields names 'a.x', which is no field", "There is no field."),
+    ({"c": "z"}, "was_fields names 'c', which is not a field of the stored", "There is 'a', 'b'"),
+    ({"i.y": "z"}, "was_fields names 'i.y', which is not a field", "There is 'x'."),
+    ({"a.x": "z"}, "was_fields names 'a.x', which is not a field", "There is no field."),
     ({"a": "b"}, "the field 'a' says it was 'b', which is still there", "was_fields={"),
     ({"a": "b", "b": "a"}, "the field 'a' says it was 'b', which is still there", "was_fields={"),
     ({"a": "z", "b": "z"}, "the fields 'a' and 'b' both say they were 'z'", "was_fields={"),

@@ -132,9 +132,9 @@ def test_rows_that_fit_no_input_are_refused_by_the_harness(said: Any, code: str)
     ("text", "told"),
     [
         ('- stream: rows.map(lambda r: {"x": 1})', "odd.yaml is no YAML: mapping values are not"),
-        ("", "odd.yaml is no list of cases"),
-        ("name: one", "odd.yaml is no list of cases"),
-        ("- one", "odd.yaml is no list of cases"),
+        ("", "odd.yaml is not a list of cases"),
+        ("name: one", "odd.yaml is not a list of cases"),
+        ("- one", "odd.yaml is not a list of cases"),
     ],
 )
 def test_a_file_that_holds_no_cases_is_refused(tmp_path: Path, text: str, told: str) -> None:

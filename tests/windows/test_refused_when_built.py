@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     ),
     "an aggregate whose state is no type": (
         lambda: window(SECOND).agg(n=Typo("v")),
-        "AGG-011", "Typo.state is no type: 'dubble'", "double",
+        "AGG-011", "Typo.state is not a type: 'dubble'", "double",
     ),
     "late without lateness": (
         lambda: counted(SECOND, trigger=t.at_watermark(late=t.on_change())),

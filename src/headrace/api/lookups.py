@@ -94,7 +94,7 @@ class LookupTable:
             except (OSError, ValueError, HeadraceError) as error:
                 fact = f"the columns of {self.source.path!r} are not known: {error}"
                 raise PlanError(
-                    "HR-JOIN-021", fact, "Pass schema=, or let the file be there."
+                    "HR-JOIN-021", fact, "Pass schema=, or make sure that the file exists."
                 ) from error
         raise PlanError(
             "HR-JOIN-021",

@@ -89,7 +89,7 @@ def _valid_patterns(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[s
     valid = {}
     for name, value in by_name.items() if patterns is not None else ():
         if not isinstance(value, Pattern):
-            step.report(_arguments(f"{value!r} is no pattern"))
+            step.report(_arguments(f"{value!r} is not a pattern"))
             continue
         before = len(step.draft.problems)
         with step.draft.attempt(step.site):
@@ -229,7 +229,7 @@ class _Output:
 def _control(step: StepBuilder, rules: Any) -> Edge:
     """The control stream's edge; reported if it cannot be one."""
     if not isinstance(rules, Handle):
-        step.report(_arguments(f"rules is {rules!r}, which is no stream"))
+        step.report(_arguments(f"rules is {rules!r}, which is not a stream"))
         return step.edge
     if rules._draft is not step.draft:
         step.report(other_job())

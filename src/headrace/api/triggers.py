@@ -112,7 +112,7 @@ def after_delay(delay: Duration) -> Trigger:
     length = millis(delay)
     if length <= 0:
         raise refusal(
-            "HR-TRIGGER-003", f"after_delay({delay!r}) is no delay", "Choose a delay above zero."
+            "HR-TRIGGER-003", f"after_delay({delay!r}) is not a delay", "Choose a delay above zero."
         )
     return AfterDelay(length)
 

@@ -59,7 +59,7 @@ def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
             raise StateError(
                 "HR-STATE-025",
                 f"the job's folder {chosen!r} is not a path",
-                f"{elsewhere} is no folder of this machine: give the path of one.",
+                f"{elsewhere} is not a folder of this machine: pass the path of one.",
             )
         return os.path.abspath(chosen)
     return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))

@@ -98,7 +98,9 @@ class Lowering(Walk):
         return Term("TRUE" if node.this else "FALSE", pa.bool_(), bool(node.this))
 
     def _interval(self, node: Node) -> Term:
-        raise refused(node, "an interval is no value of its own", "Write at + interval 5 minutes.")
+        raise refused(
+            node, "an interval is not a value of its own", "Write at + interval 5 minutes."
+        )
 
     def _cast(self, node: Node) -> Term:
         value = self.term(node.this)
@@ -133,7 +135,9 @@ class Lowering(Walk):
         return self.call(name, args, node)
 
     def _lambda(self, node: Node) -> Term:
-        raise refused(node, "a lambda is no value of its own", "Write transform(xs, x -> x + 1).")
+        raise refused(
+            node, "a lambda is not a value of its own", "Write transform(xs, x -> x + 1)."
+        )
 
     def _call(self, node: Node) -> Term:
         if node.this == "current_date" and "current_date" in self.schema.names:

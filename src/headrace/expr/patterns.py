@@ -258,7 +258,7 @@ def json_path(text: str) -> tuple[PathStep, ...]:
     if place != len(text):
         raise PlanError(
             "HR-EXPR-003",
-            f"{text!r} is no path into a document",
+            f"{text!r} is not a path into a document",
             "Write it as $.name, $['a name'], $.names[0] or $.names[*].",
         )
     return tuple(steps)

@@ -120,7 +120,7 @@ def _without_power(text: str) -> str:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None
     if not number.is_finite() or abs(number.adjusted()) > _DIGITS:
         raise ValueError(f"{text!r} has too many digits")
     return f"{number:f}"

@@ -82,7 +82,7 @@ def check_offset(offset: Any) -> None:
     if not is_whole(offset):
         raise LogError(
             "HR-LOG-007",
-            f"{offset!r} is no offset",
+            f"{offset!r} is not an offset",
             "An offset is a whole number: the records of a partition are counted from 0.",
         )
 

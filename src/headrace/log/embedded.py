@@ -138,7 +138,7 @@ class EmbeddedLog:
             return self.describe(topic)
         raise LogError(
             "HR-LOG-003",
-            f"cannot create topic '{topic}': '{new.path}' is there, and is no topic",
+            f"cannot create topic '{topic}': '{new.path}' is there, and is not a topic",
             "Move it away, or choose another name.",
         )
 

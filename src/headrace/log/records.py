@@ -392,6 +392,6 @@ def _plain(value: Any) -> Any:
         return plain
     if isinstance(value, dt.date | dt.time | np.datetime64 | Decimal | uuid.UUID):
         if value != value:
-            raise ValueError(f"{value} is no value in JSON")
+            raise ValueError(f"{value} is not a JSON value")
         return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
-    raise TypeError(f"{type(value).__name__} {value!r:.80} is no value in JSON")
+    raise TypeError(f"{type(value).__name__} {value!r:.80} is not a JSON value")

@@ -292,7 +292,7 @@ def _cast(topic: str, rows: pa.Table, topic_schema: pa.Schema) -> pa.Table:
         raise OutputError(
             "HR-OUTPUT-006",
             f"rows of the output do not fit topic {topic!r}: {cause}",
-            "Mend the values (coalesce, where), or write to another topic; nothing of this "
+            "Correct the values (coalesce, where), or write to another topic; nothing of this "
             "batch is committed.",
         ) from cause
 

@@ -199,7 +199,7 @@ def _first_schema(fn: Callable[..., Any], vectorised: bool, seed: int | None) ->
         raise PlanError(
             "HR-INPUT-012",
             f"the function given to generate failed on row 0: {type(cause).__name__}: {cause}",
-            "Mend it, or give generate(..., schema=...).",
+            "Correct it, or pass schema= to generate.",
         ) from cause
     if isinstance(first, pa.Table | pa.RecordBatch):
         return schema_of(first.schema)

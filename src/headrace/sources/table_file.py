@@ -116,6 +116,6 @@ def _can_cast(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
 def _bad(path: str, line: int, why: str) -> StepError:
     return StepError(
         "HR-JOIN-020",
-        f"line {line} of {path!r} is no row of the table: {why}",
-        "Mend the file, or declare its columns with schema= as they are.",
+        f"line {line} of {path!r} is not a row of the table: {why}",
+        "Correct the file, or declare its columns with schema= as they are.",
     )

@@ -114,7 +114,7 @@ def errors_named_by_step(step: str, written: Site | None) -> Iterator[None]:
         raise StepError(
             "HR-STEP-001",
             f"step {step!r} failed: {type(error).__name__}: {error}",
-            "Mend the function; the rows are read again when the job is started again.",
+            "Correct the function; the rows are read again when the job is started again.",
             site=_user_site(error) or written,
         ) from error
 
@@ -159,7 +159,7 @@ def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) ->
     return StepError(
         "HR-STEP-001",
         f"step {step!r} failed on a record: {text}; {where}; record {shown}",
-        'Mend the step, or let bad records go to the dead letters with on_error="dead".',
+        'Correct the step, or send bad records to the dead letters with on_error="dead".',
         site=None if isinstance(error, str) else _user_site(error),
     )
 

@@ -55,13 +55,13 @@ def parse_cases(text: str, origin: str = "transcript") -> list[Case]:
     except yaml.YAMLError as cause:
         raise RunError(
             "HR-TEST-018",
-            f"{origin} is no YAML: {' '.join(str(cause).split())}",
+            f"{origin} is not YAML: {' '.join(str(cause).split())}",
             "Put a program in quotes, or below `stream: |`, if it has a colon and a space.",
         ) from cause
     if not isinstance(cases, list) or not all(isinstance(fields, dict) for fields in cases):
         raise RunError(
             "HR-TEST-018",
-            f"{origin} is no list of cases",
+            f"{origin} is not a list of cases",
             "A file has a list; each of its cases begins with `- name: ...`.",
         )
     return [_case(fields, f"{origin}, case {n}") for n, fields in enumerate(cases, 1)]

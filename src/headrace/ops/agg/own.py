@@ -73,7 +73,10 @@ def check_own(own: OwnAggregate) -> None:
         kind = type_of(own.state)
     except PlanError as error:
         raise PlanError(
-            "HR-AGG-011", f"{title}.state is no type: {error.message}", error.hint, site=call_site()
+            "HR-AGG-011",
+            f"{title}.state is not a type: {error.message}",
+            error.hint,
+            site=call_site(),
         ) from error
     try:
         _column([own.zero()], kind)

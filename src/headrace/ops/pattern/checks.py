@@ -60,7 +60,7 @@ def check_where(name: str, where: Sequence[Any]) -> None:
         if not good:
             raise refusal(
                 "HR-PATTERN-020",
-                f"{one!r} is no condition for {name!r}",
+                f"{one!r} is not a condition for {name!r}",
                 "Give an expression, its text, a function of the row, or one of the row and the "
                 "match so far: lambda row, match: row.amount > match['a'][-1].amount.",
             )

@@ -222,6 +222,6 @@ def _too_deep() -> PlanError:
 def _unreadable(why: str) -> PlanError:
     return refusal(
         "HR-PATTERN-018",
-        f"the text is no pattern: {why}",
+        f"the text is not a pattern: {why}",
         "Write it with Pattern.to_json and compare.",
     )

@@ -191,7 +191,7 @@ def checked(was: Any, column: pa.DataType) -> dict[str, str]:
         fields = _field_names(column, outer.split(".") if outer else [])
         if name not in fields:
             raise _refused(
-                f"was_fields names {path!r}, which is no field of the stored value",
+                f"was_fields names {path!r}, which is not a field of the stored value",
                 f"There is {', '.join(map(repr, fields)) or 'no field'}.",
             )
         if old in fields:

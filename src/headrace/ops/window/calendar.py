@@ -36,7 +36,7 @@ class Calendar(NonMerging):
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             hint = f"Choose one of {', '.join(UNITS)}."
-            raise refusal("HR-WINDOW-007", f"{self.unit!r} is no unit of the calendar", hint)
+            raise refusal("HR-WINDOW-007", f"{self.unit!r} is not a unit of the calendar", hint)
         if not whole(self.each):
             raise refusal(
                 "HR-WINDOW-007",
@@ -47,7 +47,7 @@ class Calendar(NonMerging):
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
             hint = 'Write a zone as "Europe/Berlin" or "UTC"; they come from the tz database.'
-            raise refusal("HR-WINDOW-008", f"{self.zone!r} is no time zone", hint) from None
+            raise refusal("HR-WINDOW-008", f"{self.zone!r} is not a time zone", hint) from None
 
     def at_rest(self) -> str:
         many = f"{self.each} {self.unit}s" if self.each > 1 else self.unit

@@ -318,7 +318,7 @@ class CustomTrigger(Trigger):
             raise StepError(
                 "HR-TRIGGER-011",
                 f"the trigger that fires {self} failed: {type(error).__name__}: {error}",
-                f"Mend it; the window was {window}.",
+                f"Correct it; the window was {window}.",
             ) from error
 
     def _window(self, f: Facts, i: int) -> WindowNow:
