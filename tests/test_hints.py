@@ -27,7 +27,9 @@ def windows():
 @pytest.mark.parametrize(
     ("get", "hint"),
     [
-        (lambda: hr.avg, "Did you mean mean?"),
+        (lambda: hr.average, "Did you mean mean?"),
+        (lambda: hr.udf, "It is a method of streams: stream.map(...)."),
+        (lambda: hr.desc, "The guide lists all names."),
         (lambda: hr.tumble, "Did you mean tumbling?"),
         (lambda: hr.meen, "Did you mean mean"),
         (lambda: stream().group_by("a"), "Did you mean key_by?"),
@@ -75,7 +77,7 @@ def test_what_only_a_stream_without_key_has_says_where_to_call_it():
 
 def test_asking_whether_there_is_a_name_and_copying_work():
     one = stream()
-    assert not hasattr(one, "group_by") and not hasattr(hr, "avg")
+    assert not hasattr(one, "group_by") and not hasattr(hr, "average")
     assert getattr(one, "nothing", 5) == 5
     assert copy.copy(one).schema == one.schema
     assert not hasattr(one, "__array__")

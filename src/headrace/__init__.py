@@ -31,6 +31,7 @@ from headrace.functions import *  # noqa: F403
 from headrace.log import EmbeddedLog
 from headrace.ops import watermarks
 from headrace.ops.agg.named import (
+    avg,
     collect,
     count,
     count_distinct,
@@ -103,6 +104,7 @@ __all__ = [
     "WindowResult",
     "__version__",
     "aggregating",
+    "avg",
     "calendar",
     "col",
     "collect",

@@ -54,7 +54,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     same = _ELSEWHERE.get(name) or _ELSEWHERE.get(name.lower())
     if same in names:
         return [same]
-    return difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.5)
+    return difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.6)
 
 
 def aggregate(name: str) -> str | None:
@@ -67,12 +67,15 @@ def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for `what` (a stream, a keyed stream, headrace) not having `name`."""
     if name.startswith("_"):
         return AttributeError(f"{what} has no {name!r}")
-    near = nearest(name, known)
+    near, method = nearest(name, known), _ELSEWHERE.get(name)
     if (ours := aggregate(name)) and ours not in near:
         return UnknownNameError(
             "HR-PLAN-060", f"{what} has no {name!r}", f"Use agg(x=hr.{ours}(...))."
         )
-    hint = f"Did you mean {' or '.join(near)}?" if near else "See the guide for what there is."
+    if what == "headrace" and method and method not in near:
+        hint = f"It is a method of streams: stream.{method}(...)."
+    else:
+        hint = f"Did you mean {' or '.join(near)}?" if near else "The guide lists all names."
     return UnknownNameError("HR-PLAN-060", f"{what} has no {name!r}", hint)
 
 

@@ -267,3 +267,11 @@ def test_map_batches_keeps_the_columns_unless_told(temperature):
 
 def test_a_stream_shows_its_name_and_columns(temperature):
     assert repr(temperature.select("area")) == "<Stream 'temperature.select' (area: string)>"
+
+
+def test_names_may_be_arguments_or_lists(temperature):
+    names = temperature.schema.names
+    assert temperature.select(names).schema == temperature.select(*names).schema
+    assert temperature.select([col(names[0])], names[1:]).schema.names == names
+    assert temperature.drop(names[:1]).schema == temperature.drop(names[0]).schema
+    assert temperature.key_by(names[:2]).keys == temperature.key_by(*names[:2]).keys

@@ -202,7 +202,7 @@ def test_what_cannot_be_meant_is_refused_where_it_is_declared(
 def test_names_in_different_records_do_not_clash() -> None:
     hr.value(AB, was_fields={"a": "z", "i.x": "z"})
     hr.value(AB, was_fields={"i.x": "a"})  # `a` of the record inside, which is gone
-    with pytest.raises(hr.PlanError, match=r"HR-PLAN-039 .*no field"):
+    with pytest.raises(hr.PlanError, match=r"HR-PLAN-039 .*not a field"):
         hr.value(int, was_fields={"a": "b"})
 
 

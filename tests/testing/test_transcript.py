@@ -131,7 +131,7 @@ def test_rows_that_fit_no_input_are_refused_by_the_harness(said: Any, code: str)
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('- stream: rows.map(lambda r: {"x": 1})', "odd.yaml is no YAML: mapping values are not"),
+        ('- stream: rows.map(lambda r: {"x": 1})', "odd.yaml is not YAML: mapping values are not"),
         ("", "odd.yaml is not a list of cases"),
         ("name: one", "odd.yaml is not a list of cases"),
         ("- one", "odd.yaml is not a list of cases"),

@@ -10,6 +10,7 @@ returns edges, not streams; a mistake is reported in the draft and leaves an unk
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -231,7 +232,7 @@ class StepBuilder:
     def pick(self, names: Iterable[object]) -> dict[str, object]:
         """Columns named by text, or by expressions that carry a name."""
         picked: dict[str, object] = {}
-        for spec in names:
+        for spec in flat(names):
             expr = cols.expression(self.draft, spec, self.schema, self.site, named=True)
             if expr is None:
                 picked[spec if isinstance(spec, str) else "?"] = cols.WRONG
@@ -261,7 +262,7 @@ class StepBuilder:
         self, names: Sequence[object], exprs: Mapping[str, object]
     ) -> tuple[dict[str, object], tuple[str, ...]]:
         """The key's columns, and their names; one that is wrong keeps its place in the names."""
-        if not names and not exprs:
+        if not flat(names) and not exprs:
             self.report(
                 PlanError(
                     "HR-PLAN-013", "key_by names no column", 'Name at least one: key_by("area").'
@@ -314,6 +315,12 @@ class StepBuilder:
 
 def names_of(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def flat(names: Iterable[Any]) -> list[Any]:
+    """Names as arguments, or in lists: select("a", "b") and select(["a", "b"]) are the same."""
+    parts = (name if isinstance(name, list | tuple) else [name] for name in names)
+    return list(chain.from_iterable(parts))
 
 
 def _unnamed(expr: Expr) -> PlanError:

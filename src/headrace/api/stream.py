@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
-from headrace.api.handles import PLAIN, names_of, other_job
+from headrace.api.handles import PLAIN, flat, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
@@ -77,7 +77,7 @@ class Stream(
 
     where = filter
 
-    def select(self, *names: str | Expr, **exprs: ColumnLike) -> Stream:
+    def select(self, *names: str | Expr | Sequence[str | Expr], **exprs: ColumnLike) -> Stream:
         """Only these columns; keywords make new ones: `select("area", f="celsius * 1.8 + 32")`."""
         step = self._step()
         picked = step.pick(names)
@@ -89,11 +89,11 @@ class Stream(
         columns = {n: col(n) for n in self.schema.names}
         return self._stream(self._step().columns("with_columns", {**columns, **exprs}))
 
-    def drop(self, *names: str) -> Stream:
+    def drop(self, *names: str | Sequence[str]) -> Stream:
         """All columns but these."""
-        step = self._step()
-        step.require_columns(names)
-        columns = {n: col(n) for n in self.schema.names if n not in names}
+        step, dropped = self._step(), flat(names)
+        step.require_columns(dropped)
+        columns = {n: col(n) for n in self.schema.names if n not in dropped}
         return self._stream(step.columns("drop", columns))
 
     def rename(self, **names: str) -> Stream:
@@ -194,7 +194,9 @@ class Stream(
         return self._stream(step.add(Union(schema=self.schema, **common), "union"))
 
     def key_by(
-        self, *names: str | Expr | Callable[[Any], Any], **exprs: ColumnLike
+        self,
+        *names: str | Expr | Callable[[Any], Any] | Sequence[str | Expr],
+        **exprs: ColumnLike,
     ) -> keyed.KeyedStream:
         """Bring together the rows that agree on these columns, or on these expressions."""
         step = self._step()

@@ -171,6 +171,11 @@ def mean(column: str | Expr) -> Aggregate:
     return _of("mean", column)
 
 
+def avg(column: str | Expr) -> Aggregate:
+    """The same as `mean`, by the name it has in SQL."""
+    return mean(column)
+
+
 def min(column: str | Expr) -> Aggregate:
     """The smallest value."""
     return _of("min", column)
