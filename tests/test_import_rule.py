@@ -22,8 +22,8 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
-    "reads", "hashing", "hints",
-    "settings", "arrays", "isolate", "import_path", "files", "metrics", "callables", "at_rest",
+    "reads", "hashing", "hints", "settings", "arrays", "isolate", "import_path", "files",
+    "callables", "at_rest",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -242,6 +242,12 @@ def test_every_third_party_is_a_declared_dependency():
     named = [re.split(r"[^\w-]", w)[0].replace("-", "_") for w in wanted]
     declared = {IMPORTED_AS.get(name, name) for name in named}
     assert {n: u for n, u in third_parties(modules()).items() if n not in declared | {"py4j"}} == {}
+
+
+def test_the_tables_name_only_what_exists():
+    paths = [*modules(), *(p.rpartition("/")[0] for p in modules())]
+    patterns = [*BASE, *ROOMS.keys() - {"base"}, *MORE]
+    assert [p for p in patterns if not any(fnmatch(path, p) for path in paths)] == []
 
 
 def test_the_rooms_have_an_order():
