@@ -150,6 +150,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "inspect.progress": {
         "FLOOR": "when to warn",
+        "OFTEN": "when to warn",
         "_FAR": "ms",
         "_SOON": "when to warn",
         "_WINDOW": "ms",

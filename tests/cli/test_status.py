@@ -12,7 +12,16 @@ from rich.console import Console
 
 import headrace as hr
 from headrace.engine.reporter import Reporter
-from headrace.inspect.progress import Meter, Progress, account, short, span, status_line
+from headrace.inspect.progress import (
+    Meter,
+    Progress,
+    account,
+    progress_of,
+    short,
+    span,
+    status_line,
+)
+from headrace.inspect.why_answer import answer_why
 from headrace.testing import Driver
 
 NOON = 1_700_049_600_000
@@ -28,8 +37,8 @@ PROGRESS = Progress(
 
 def test_the_line_has_everything_and_breaks_between_its_parts():
     whole = (
-        "epoch 12345  146k rows/s  lag 1.2M  watermark 12:00:00 (-5.3s)  late 1234  dead 1  "
-        "state 5.0M  batch 843 ms (source 412, levels 231/98)"
+        "epoch 12345  146k rows/s  lag 1.2M  watermark 2023-11-15 12:00:00 (-5.3s)  late 1234  "
+        "dead 1  state 5.0M  batch 843 ms (source 412, levels 231/98)"
     )
     assert status_line(PROGRESS, 146_447.0, NOON + 5_300) == whole
     narrow = status_line(PROGRESS, 146_447.0, NOON + 5_300, width=120)
@@ -110,3 +119,40 @@ def test_windows_that_are_over_are_not_counted_as_state(tmp_path: Path) -> None:
 
     assert driver.output("out").num_rows == 30
     assert "state 0  " in status_line(progress, 0, NOON)
+
+
+def _often_late(tmp_path: Path, late: int, rows: int) -> Driver:
+    """The last `late` of so many rows are from before the window that the first ones closed."""
+    times = [100_000] * (rows - late) + [1_000] * late
+    job = hr.Job("late")
+    stream = job.read(hr.rows([{"at": t} for t in times]), time="at", delay="1s", name="in")
+    counts = stream.window(hr.tumbling("10s")).agg(n=hr.count(), name="counts")
+    counts.write("collect:", name="out")
+    driver = Driver(job, tmp_path / "job", max_batch=rows - late)
+    driver.drain()
+    driver.close()
+    return driver
+
+
+WARNING = "2 of 150 rows (1%) came too late for step 'counts': they are in its .late stream."
+
+
+def test_many_late_rows_are_reported_while_it_runs_at_its_end_and_by_why(tmp_path: Path) -> None:
+    driver = _often_late(tmp_path, 2, 150)
+    progress = progress_of(driver.manifest, {})
+    text = io.StringIO()
+    reporter = Reporter("job", Console(file=text, width=500))
+    reporter.progress(progress)
+    reporter.progress(progress)
+
+    assert text.getvalue().count(f"job: WARNING: {WARNING}") == 1
+    assert len(progress.warnings) == 1 and progress.warnings[0].startswith(WARNING)
+    answer = str(answer_why("late", driver.program, driver.manifest, 0))
+    assert "2 of 150 rows came too late for step 'counts'" in answer
+
+
+def test_few_late_rows_are_counted_only(tmp_path: Path) -> None:
+    driver = _often_late(tmp_path, 1, 150)
+
+    assert progress_of(driver.manifest, {}).warnings == ()
+    assert "too late" not in str(answer_why("late", driver.program, driver.manifest, 0))

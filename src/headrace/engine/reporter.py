@@ -28,7 +28,8 @@ class Reporter:
         self._last: Progress | None = None
         self._live: Live | None = None
         self._shown: float | None = None
-        self._starting = self._warned = self._stalled = False
+        self._starting = self._stalled = False
+        self._warned: set[str] = set()  # of which kinds of trouble
 
     def starting(self, slowly: bool = False) -> None:
         """Say so once, whoever needs Spark first; and what would make it quicker."""
@@ -72,15 +73,17 @@ class Reporter:
         if run.progress is not None:
             for line in account(run.progress):
                 self.say(f"  {line}")
-            for warning in run.progress.all_dead:
+            for warning in run.progress.warnings:
                 self.say(f"{self._job}: WARNING: {warning}")
 
     def _warn(self, progress: Progress) -> None:
         """Once, as soon as it is so, and not only at the end."""
-        if progress.all_dead and not self._warned:
-            for warning in progress.all_dead:
-                self.say(f"{self._job}: WARNING: {warning}")
-        self._warned = bool(progress.all_dead)
+        kinds = {"dead": progress.all_dead, "late": progress.often_late}
+        for kind, warnings in kinds.items():
+            if kind not in self._warned:
+                for warning in warnings:
+                    self.say(f"{self._job}: WARNING: {warning}")
+        self._warned = {kind for kind, warnings in kinds.items() if warnings}
 
     def say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -150,7 +150,7 @@ class Run:
         stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
         warnings = (*stalled, *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:
-            warnings += progress_of(self._latest, {}).all_dead
+            warnings += progress_of(self._latest, {}).warnings
         return Status(self._state, self._reported_epoch(), self._error, warnings)
 
     @property

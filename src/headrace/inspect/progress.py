@@ -6,7 +6,6 @@ adds up to a rate (`Meter`) and to warnings about state that grows (`StateGrowth
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,13 @@ from headrace.epoch.accounting import FATES
 from headrace.files import size
 from headrace.state.manifest import Manifest
 from headrace.state.store import SlotState
+
+OFTEN = 100  # one row in so many: if more are late, something is probably wrong
+LATE_HINT = (
+    "they are in its .late stream. A longer delay= of the input gives rows more time; files that "
+    "hold the same times, one per device or shard, need a delay= as long as one of them, or an "
+    "input each."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,20 @@ class Progress:
             + self._reason(name)
             for name in lost
         )
+
+    @property
+    def often_late(self) -> tuple[str, ...]:
+        """A warning for each step for which more than one row in a hundred came too late."""
+        return tuple(
+            f"{late:,} of {counts['in']:,} rows ({late / counts['in']:.0%}) came too late for step "
+            f"{name!r}: {LATE_HINT}"
+            for name, counts in self.steps.items()
+            if (late := counts.get("late", 0)) * OFTEN > counts.get("in", 0) > 0
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self.all_dead, *self.often_late)
 
     def _reason(self, input: str) -> str:
         """Why, by a letter of the input itself or else of a step."""
@@ -209,8 +229,7 @@ def moment(ms: int) -> str:
 def _watermark(p: Progress, now: int) -> str:
     if p.watermark is None:
         return "watermark at the end" if p.ended else "watermark -"
-    shown = time.strftime("%H:%M:%S", time.gmtime(p.watermark / 1_000))
-    return f"watermark {shown} (-{span(max(0, now - p.watermark))})"
+    return f"watermark {moment(p.watermark // 1_000 * 1_000)} (-{span(max(0, now - p.watermark))})"
 
 
 def _phases(p: Progress) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.split_state import alignment_bounds, idle_after, slowest_split, too_far_ahead
-from headrace.inspect.progress import moment, span
-from headrace.inspect.why_case import Reason, Reasons, WhyCase, watermark_position
+from headrace.inspect.progress import LATE_HINT, OFTEN, moment, span
+from headrace.inspect.why_case import Reason, Reasons, StepCounts, WhyCase, watermark_position
 from headrace.inspect.why_windows import (
     dead_triggers,
     endless_windows,
@@ -119,16 +119,27 @@ def filtered_rows(case: WhyCase) -> Reasons:
 def late_rows(case: WhyCase) -> Reasons:
     for step in case.steps():
         if step.late and step.late == step.received:
-            reached = case.manifest.ops.get(step.name, StepFacts()).watermark
-            yield Reason(
-                "late",
-                step.name,
-                f"all {step.received:,} rows came too late for step {step.name!r}, whose watermark "
-                f"{watermark_position(reached)}",
-                "They are in its .late stream. A longer delay gives rows more time; max_skew "
-                "keeps a row from the future from moving the watermark.",
-                {"in": step.received, "late": step.late, "watermark": reached},
-            )
+            yield _late(case, step, "all")
+
+
+def often_late(case: WhyCase) -> Reasons:
+    """Not why there is no output, but why rows are missing from it."""
+    for step in case.steps():
+        if step.late * OFTEN > step.received > step.late:
+            yield _late(case, step, f"{step.late:,} of")
+
+
+def _late(case: WhyCase, step: StepCounts, part: str) -> Reason:
+    reached = case.manifest.ops.get(step.name, StepFacts()).watermark
+    return Reason(
+        "late",
+        step.name,
+        f"{part} {step.received:,} rows came too late for step {step.name!r}, whose watermark "
+        f"{watermark_position(reached)}",
+        f"{LATE_HINT[0].upper()}{LATE_HINT[1:]} max_skew= keeps a row from the future from moving "
+        "the watermark.",
+        {"in": step.received, "late": step.late, "watermark": reached},
+    )
 
 
 def unmarked_inputs(case: WhyCase) -> Reasons:
@@ -262,5 +273,6 @@ def ended(case: WhyCase) -> Reasons:
 REASONS: tuple[Callable[[WhyCase], Reasons], ...] = (
     empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, silent_firings,
     lost_windows, endless_windows, unmarked_inputs, holding_splits, waiting_windows,
-    waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,
+    waiting_clocks, waiting_rows, aligned_splits, often_late, backlogs, starved_steps,
+    ended,
 )  # fmt: skip
