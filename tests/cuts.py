@@ -90,6 +90,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "callables": {
         "_LONG": "what a digest covers",
     },
+    "cli.folders": {
+        "history(last)": "rows printed",
+    },
     "cli.state": {
         "get(limit)": "rows printed",
         "sql(limit)": "rows printed",

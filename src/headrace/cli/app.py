@@ -12,22 +12,25 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import jobs, state, topic, why
+from headrace.cli import folders, jobs, state, topic, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
 
-A job is a Python file that makes a [bold]hr.Job[/bold]; the commands about jobs take that file.
+A job is a Python file that makes a [bold]hr.Job[/bold]; the commands about jobs take that file,
+or the folder where the job has run.
 """
 EPILOG = """Try:
 
 [bold]headrace explain job.py[/bold]: how it will run; reads nothing, needs no Spark
 
-[bold]headrace run job.py --until end[/bold]: over what its inputs hold now, then stop
+[bold]headrace run job.py --until end[/bold]: over what its inputs hold now, then end
 
 [bold]headrace run job.py[/bold]: for ever; Ctrl-C finishes the batch in hand
 
 [bold]headrace plan job.py[/bold]: after a change, what becomes of the state
+
+[bold]headrace jobs[/bold]: which jobs run here, and how far they are
 
 [bold]headrace why job.py[/bold]: why there is no output, and what it waits for
 
@@ -61,6 +64,10 @@ app = typer.Typer(
 app.command("run", rich_help_panel="Jobs")(jobs.run)
 app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
+app.command("jobs", rich_help_panel="Jobs")(folders.jobs)
+app.command("status", rich_help_panel="Jobs")(folders.status)
+app.command("history", rich_help_panel="Jobs")(folders.history)
+app.command("stop", rich_help_panel="Jobs")(folders.stop)
 app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)

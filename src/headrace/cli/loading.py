@@ -118,7 +118,7 @@ def _failed(path: Path, error: BaseException) -> RunError:
         "HR-CLI-004",
         f"{path.name} raised {type(error).__name__}: {error}",
         _hidden(path.parent, error)
-        or "The file is run to find the job in it: mend it, then try again.",
+        or "The file is run to find the job in it: correct it, then try again.",
         site=Site(str(path), line or 1),
     )
 

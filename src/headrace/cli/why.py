@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from headrace.cli.folders import Place, job_at
 from headrace.cli.jobs import AsJson, Folder, Name
 from headrace.cli.loading import load_job
 from headrace.clock import SystemClock
-from headrace.errors import RunError
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
-from headrace.state.sealed import read_sealed
 
 if TYPE_CHECKING:
     from headrace.inspect.why_answer import Why
-
-Place = Annotated[
-    Path,
-    typer.Argument(
-        help="A job's folder, or the Python file that makes it: the file knows more.",
-        metavar="FOLDER_OR_FILE",
-        show_default=False,
-    ),
-]
 
 
 def why(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
@@ -43,7 +33,8 @@ def why(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson =
 
     Example: [bold]headrace why .headrace/jobs/fire-alarm --json[/bold]
     """
-    answer = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
+    is_program = place.suffix == ".py" and not place.is_dir()
+    answer = _of_file(place, job, folder) if is_program else _of_folder(place)
     typer.echo(json.dumps(answer.json, indent=2) if as_json else answer.text)
 
 
@@ -67,17 +58,8 @@ def _of_folder(folder: Path) -> Why:
     from headrace.inspect import stall
     from headrace.inspect.why_answer import answer_why
 
-    path = folder / "job.json"
-    if not path.is_file():
-        raise RunError(
-            "HR-CLI-005",
-            f"{str(folder)!r} is not the folder of a job",
-            "A job's folder has a file job.json; jobs are in .headrace/jobs by "
-            "default. Or pass the Python file that makes the job.",
-        )
-    name = read_sealed(path, "job")["job"]
-    log = EpochLog(folder)
-    stalled = stall.reason(name, folder)
+    name, log = job_at(folder)
+    stalled = stall.reason(name, log.folder)
     return answer_why(name, None, log.latest(), SystemClock().now(), _before(log), stalled)
 
 

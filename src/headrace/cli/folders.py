@@ -1,0 +1,263 @@
+"""`headrace jobs`, `status`, `history` and `stop`: jobs by their folders, whether they run or not.
+
+All but `stop` only read; what they show is what manifests say, so it is the same for a job
+that runs, has stopped, or was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from headrace.cli.jobs import AsJson, Folder, Name
+from headrace.cli.loading import load_job
+from headrace.clock import SystemClock
+from headrace.errors import HeadraceError, RunError
+from headrace.settings import Settings
+from headrace.state.epochs import EpochLog
+from headrace.state.manifest import Manifest
+from headrace.state.sealed import read_sealed
+
+if TYPE_CHECKING:
+    from headrace.inspect.progress import Progress
+
+Place = Annotated[
+    Path,
+    typer.Argument(
+        help="A job's folder, its name below .headrace/jobs, or the Python file that makes it.",
+        metavar="FOLDER_OR_FILE",
+        show_default=False,
+    ),
+]
+_LOOK_EVERY = 0.1  # seconds
+
+
+class JobFolder(NamedTuple):
+    name: str
+    log: EpochLog
+
+
+def job_at(place: Path, job: str | None = None, folder: str | None = None) -> JobFolder:
+    """The job that `place` names: its folder, its name, or its program."""
+    for path in (place, Path(Settings.load().jobs) / place):
+        if (path / "job.json").is_file():
+            return JobFolder(read_sealed(path / "job.json", "job")["job"], EpochLog(path))
+    if place.is_dir() or place.suffix != ".py":
+        raise RunError(
+            "HR-CLI-005",
+            f"{str(place)!r} is not the folder of a job",
+            "A job's folder has a file job.json; jobs are in .headrace/jobs by default, and "
+            "`headrace jobs` lists them. Or pass the Python file that makes the job.",
+        )
+    from headrace.driver.start import folder_of  # slow to import, and help needs none of it
+
+    program = load_job(place, job).program()
+    log = EpochLog(folder_of(program, Settings.load(), folder))
+    if log.look(program.name) is None:
+        raise RunError(
+            "HR-CLI-007",
+            f"job {program.name!r} has not run yet: there is nothing in {str(log.folder)!r}",
+            "Start it with `headrace run`, or pass --folder if it ran in another one.",
+        )
+    return JobFolder(program.name, log)
+
+
+def jobs(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Where the jobs are. Else .headrace/jobs.", metavar="DIR"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs of a folder: which run, how far each is, and what it has read.
+
+    Example: [bold]headrace jobs[/bold]
+    """
+    root = folder or Path(Settings.load().jobs)
+    paths = sorted(path.parent for path in root.glob("*/job.json"))
+    rows = [_row(path) for path in paths]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    elif rows:
+        _print(rows, ("job", "state", "epoch", "committed", "read", "late", "dead", "folder"))
+    else:
+        typer.echo(f"there are no jobs in {_short(root)!r}")
+
+
+def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Show how a job is doing: whether it runs, its last batch, and where every record went.
+
+    Example: [bold]headrace status fire-alarm[/bold]
+    """
+    from headrace.inspect.progress import account, progress_of, status_line
+
+    at = job_at(place, job, folder)
+    if as_json:
+        typer.echo(json.dumps(_row(at.log.folder), indent=2))
+        return
+    manifest, now = at.log.latest(), SystemClock().now()
+    typer.echo(f"{at.name}: {_state(at.log, manifest)}, in {_short(at.log.folder)}")
+    if manifest is None:
+        typer.echo("  no batch has been committed yet")
+        return
+    progress = progress_of(manifest, {})
+    rate = progress.read * 1_000 / max(progress.took, 1)
+    typer.echo(f"  last batch, {_ago(progress, now)}: {status_line(progress, rate, now)}")
+    for line in [*account(progress), *(f"WARNING: {text}" for text in progress.warnings)]:
+        typer.echo(f"  {line}")
+
+
+def history(
+    place: Place,
+    last: Annotated[int, typer.Option(help="Batches to show at most.", metavar="N")] = 20,
+    job: Name = None,
+    folder: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the last batches of a job, newest last: what each read and wrote, and how long it took.
+
+    As many are there as manifests are stored (`keep_epochs`, 20 if nothing else is set).
+
+    Example: [bold]headrace history fire-alarm --last 5[/bold]
+    """
+    log = job_at(place, job, folder).log
+    rows: list[dict[str, Any]] = []
+    before: Manifest | None = None
+    for epoch in log.epochs()[-last - 1 :]:
+        try:
+            manifest = log.read(epoch)
+        except HeadraceError:
+            if epoch in log.epochs():  # else a job that runs has cleared it away
+                raise
+            continue
+        rows.append(_batch(manifest, before))
+        before = manifest
+    rows = rows[-last:]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    elif rows:
+        _print(rows, tuple(rows[0]))
+    else:
+        typer.echo("no batch has been committed yet")
+
+
+def stop(
+    place: Place,
+    job: Name = None,
+    folder: Folder = None,
+    timeout: Annotated[
+        float, typer.Option(help="How long to wait for it to stop.", metavar="SECONDS")
+    ] = 60.0,
+) -> None:
+    """Stop a running job: it finishes the batch in hand, and goes on from there when started again.
+
+    Example: [bold]headrace stop fire-alarm[/bold]
+    """
+    from headrace.driver.planner import request_stop
+
+    at = job_at(place, job, folder)
+    driver = at.log.driver()
+    if driver is None:
+        typer.echo(f"{at.name} is not running")
+        return
+    request_stop(at.log.folder)
+    deadline = time.monotonic() + timeout
+    while at.log.driver() == driver:
+        if time.monotonic() > deadline:
+            raise RunError(
+                "HR-CLI-008",
+                f"{at.name} has not stopped within {timeout:g} s: {driver} drives it",
+                "It stops when its batch is done: wait, and ask `headrace status`. A signal "
+                "(Ctrl-C, SIGTERM) to that process asks for the same, a second one does not wait.",
+            )
+        time.sleep(_LOOK_EVERY)
+    typer.echo(f"{at.name} has stopped after epoch {at.log.newest()}")
+
+
+def _row(folder: Path) -> dict[str, Any]:
+    """A job in a line; what is wrong with its folder in the place of what cannot be read."""
+    from headrace.inspect.progress import moment, progress_of
+
+    log, row = EpochLog(folder), {"job": folder.name, "folder": _short(folder)}
+    try:
+        row["job"] = read_sealed(folder / "job.json", "job")["job"]
+        manifest = log.latest()
+        row["state"] = _state(log, manifest)
+    except HeadraceError as error:
+        return {**row, "state": str(error).splitlines()[0]}
+    if manifest is None:
+        return row
+    total = progress_of(manifest, {}).total
+    counts = {fate: total[fate] for fate in ("read", "late", "dead")}
+    return {**row, "epoch": manifest.epoch, "committed": moment(manifest.wall), **counts}
+
+
+def _state(log: EpochLog, manifest: Manifest | None) -> str:
+    driver = log.driver()
+    if driver is not None:
+        return f"running ({driver})"
+    if manifest is not None and manifest.ended:
+        return "ended"
+    return "stopped" if log.taken() else "new"
+
+
+def _batch(manifest: Manifest, before: Manifest | None) -> dict[str, Any]:
+    from headrace.inspect.progress import moment, progress_of
+
+    progress = progress_of(manifest, {})
+    earlier = progress_of(before, {}) if before is not None else None
+    fates = earlier.total if earlier is not None else dict.fromkeys(progress.total, 0)
+    wrote = _written(progress) - (_written(earlier) if earlier else 0)
+    known = earlier is not None or manifest.epoch == 1
+    return {
+        "epoch": manifest.epoch,
+        "committed": moment(manifest.wall),
+        "took_ms": progress.took,
+        "read": progress.read,
+        "wrote": wrote if known else None,
+        "late": progress.total["late"] - fates["late"] if known else None,
+        "dead": progress.total["dead"] - fates["dead"] if known else None,
+        "watermark": None if progress.watermark is None else moment(progress.watermark),
+    }
+
+
+def _written(progress: Progress) -> int:
+    """Rows written, without dead letters, which are counted as such."""
+    from headrace.epoch.bundle import DEAD
+
+    return sum(rows for name, rows in progress.outputs.items() if name != DEAD)
+
+
+def _short(path: Path) -> str:
+    """A path as one would type it here."""
+    path, here = path.absolute(), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _ago(progress: Progress, now: int) -> str:
+    from headrace.inspect.progress import span
+
+    return f"{span(max(0, now - progress.committed))} ago"
+
+
+def _print(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    """As a table: numbers to the right, and the last column as long as it is."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    numbers = [any(isinstance(row.get(column), int) for row in rows) for column in columns]
+    for line in [list(columns), *cells]:
+        parts = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(line, widths, numbers, strict=True)
+        ]
+        typer.echo("  ".join(parts).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)

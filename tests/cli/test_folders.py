@@ -1,0 +1,196 @@
+"""`headrace jobs`, `status`, `history`, `stop`: of jobs that run, have stopped, are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import headrace as hr
+from headrace.cli.app import app
+from headrace.driver.planner import stop_requested
+from headrace.testing import Driver
+from tests.terminal import forget
+
+JOBS = Path(".headrace") / "jobs"
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def type_in(*words: str) -> Any:
+        try:
+            return CliRunner().invoke(app, list(words))
+        finally:
+            forget(tmp_path)
+
+    return type_in
+
+
+def _driver(name: str, rows: int = 6, *, until: str | None = "end", max_batch: int = 2) -> Driver:
+    job = hr.Job(name)
+    values = [{"v": i if i != 3 else None} for i in range(rows)]
+    numbers = job.read(hr.rows(values, "v bigint"), name="in")
+    numbers.map(lambda r: (1 // (r.v - 1),), schema="v bigint", name="inverse").write(
+        "collect:", name="out"
+    )
+    return Driver(job, JOBS / name, until=until, max_batch=max_batch)
+
+
+def test_jobs_lists_what_runs_has_ended_and_cannot_be_read(call):
+    ended = _driver("ended")
+    ended.drain()
+    ended.close()
+    running = _driver("running")
+    running.epoch()
+    damaged = _driver("damaged")
+    damaged.drain()
+    damaged.close()
+    manifest = max((JOBS / "damaged" / "epochs").iterdir())
+    manifest.write_text(manifest.read_text()[:-20])
+
+    result = call("jobs")
+    head, *lines = result.stdout.splitlines()
+    assert head.split() == [
+        "job", "state", "epoch", "committed", "read", "late", "dead", "folder",
+    ]  # fmt: skip
+    by_name = {line.split()[0]: line for line in lines}
+    assert " ended " in by_name["ended"] and by_name["ended"].split()[-3:-1] == ["0", "2"]
+    assert f"running (process {os.getpid()} on " in by_name["running"]
+    assert "HR-STATE-" in by_name["damaged"]
+    shown = {row["job"]: row for row in json.loads(call("jobs", "--json").stdout)}
+    assert shown["ended"]["read"] == 6 and shown["ended"]["dead"] == 2
+    assert shown["running"]["read"] == 2
+    running.close()
+
+
+def test_without_jobs_it_says_so(call):
+    assert call("jobs").stdout == "there are no jobs in '.headrace/jobs'\n"
+
+
+@pytest.mark.parametrize("place", ["one", ".headrace/jobs/one"])
+def test_status_shows_the_last_batch_and_where_every_record_went(call, place):
+    driver = _driver("one")
+    driver.epoch()
+    assert call("status", place).stdout.startswith("one: running (process ")
+    driver.drain()
+    driver.close()
+
+    shown = call("status", place).stdout
+    assert shown.startswith("one: ended, in .headrace/jobs/one\n  last batch, ")
+    assert "input  in: read 6 = used 4 + filtered 0 + late 0 + dead 2" in shown
+    assert "output out: wrote 4" in shown
+    assert json.loads(call("status", place, "--json").stdout)["epoch"] == driver.manifest.epoch
+
+
+def test_history_shows_what_each_batch_did(call):
+    driver = _driver("one")
+    driver.drain()
+    driver.close()
+
+    batches = json.loads(call("history", "one", "--json").stdout)
+    assert [b["read"] for b in batches] == [2, 2, 2]
+    assert [b["wrote"] for b in batches] == [1, 1, 2]
+    assert [b["dead"] for b in batches] == [1, 1, 0]
+    (newest,) = json.loads(call("history", "one", "--last", "1", "--json").stdout)
+    assert newest == batches[-1]
+    assert call("history", "one").stdout.splitlines()[0].split()[:4] == [
+        "epoch", "committed", "took_ms", "read",
+    ]  # fmt: skip
+
+
+def test_what_a_batch_before_those_stored_did_is_not_guessed(call):
+    driver = _driver("one", rows=60)
+    driver.drain()
+    driver.close()
+    first = json.loads(call("history", "one", "--last", "100", "--json").stdout)[0]
+
+    assert first["epoch"] > 1 and first["read"] == 2
+    assert (first["wrote"], first["dead"], first["late"]) == (None, None, None)
+
+
+def test_stop_asks_a_job_that_runs_and_waits(call):
+    assert call("stop", "one").exit_code == 1  # there is no such job
+    driver = _driver("one")
+    result = call("stop", "one", "--timeout", "0.2")
+    assert result.exit_code == 1 and "HR-CLI-008" in result.stderr
+    assert stop_requested(JOBS / "one") and driver.epoch() is None
+    driver.close()
+
+    assert call("stop", "one").stdout == "one is not running\n"
+
+
+@pytest.mark.parametrize("command", ["status", "history", "stop", "why"])
+def test_what_is_no_job_is_refused(call, tmp_path, command):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new.py").write_text('import headrace as hr\njob = hr.Job("new")\n')
+
+    for place in ("nothing", "empty"):
+        result = call(command, place)
+        assert result.exit_code == 1 and "HR-CLI-005" in result.stderr, result.output
+    assert call(command, "missing.py").exit_code == 1
+
+
+@pytest.mark.parametrize("command", ["status", "history", "stop"])
+def test_a_program_that_has_not_run_is_refused(call, tmp_path, command):
+    (tmp_path / "new.py").write_text(
+        dedent(
+            """
+            import headrace as hr
+
+            job = hr.Job("new")
+            job.read(hr.rows([(1,)], "v int")).write("collect:", name="out")
+            """
+        )
+    )
+    result = call(command, "new.py")
+    assert result.exit_code == 1 and "HR-CLI-007" in result.stderr
+    assert not (tmp_path / ".headrace").exists()
+
+
+@pytest.mark.parametrize("command", ["jobs", "status", "history", "stop"])
+def test_help_has_an_example(call, command):
+    assert "Example:" in call(command, "--help").stdout
+
+
+@pytest.mark.spark
+def test_stop_stops_a_job_on_spark_after_its_batch(call, tmp_path):
+    (tmp_path / "ticks.py").write_text(
+        dedent(
+            """
+            import headrace as hr
+
+            job = hr.Job("ticks")
+            ticks = job.read(hr.generate(20, lambda i: {"i": i}), name="ticks")
+            ticks.write("collect:", name="out")
+            """
+        )
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
+    command = [sys.executable, "-m", "headrace.cli.app", "run", "ticks.py", "--master", "local[1]"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        deadline = time.monotonic() + 120
+        while not list((tmp_path / JOBS / "ticks").glob("epochs/*")):
+            assert running.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "running" in call("status", "ticks.py").stdout
+        result = call("stop", "ticks")
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+
+    assert result.stdout.startswith("ticks has stopped after epoch ")
+    assert running.returncode == 0 and "stopped after epoch" in said
+    assert " stopped, in " in call("status", "ticks").stdout
