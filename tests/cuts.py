@@ -90,6 +90,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "callables": {
         "_LONG": "what a digest covers",
     },
+    "cli.dead": {
+        "_SHORT": "characters printed",
+        "list_letters(limit)": "rows printed",
+    },
     "cli.folders": {
         "history(last)": "rows printed",
     },

@@ -164,6 +164,53 @@ def test_help_has_an_example(call, command):
     assert "Example:" in call(command, "--help").stdout
 
 
+# dead letters
+
+
+def test_dead_letters_are_counted_listed_and_shown(call):
+    driver = _driver("one")
+    driver.drain()
+    driver.close()
+
+    assert json.loads(call("dead", "count", "one", "--json").stdout) == [
+        {"step": "inverse", "error": "ZeroDivisionError", "letters": 1},
+        {"step": "inverse", "error": "TypeError", "letters": 1},
+    ]
+    head, first, second = call("dead", "ls", "one").stdout.splitlines()
+    assert head.split() == ["number", "epoch", "step", "place", "error"]
+    assert first.split()[:3] == ["1", "1", "inverse"] and "ZeroDivisionError" in first
+    assert second.split()[0] == "2" and "TypeError" in second
+    assert call("dead", "ls", "one", "--limit", "1").stdout.splitlines()[1:] == [second]
+    shown = call("dead", "show", "one", "1").stdout
+    assert "step      inverse" in shown and 'record    {"v": 1}' in shown
+    assert "ZeroDivisionError" in shown and "test_folders.py" in shown
+    assert json.loads(call("dead", "show", "one", "--json").stdout)["number"] == 2
+    assert "HR-CLI-010" in call("dead", "show", "one", "3").stderr
+    assert call("dead", "ls", "one", "--step", "other").stdout == "there are no dead letters\n"
+
+
+def test_a_job_without_dead_letters_says_so(call):
+    driver = _driver("one", rows=1)
+    driver.drain()
+    driver.close()
+
+    for command in ("count", "ls"):
+        assert call("dead", command, "one").stdout == "there are no dead letters\n"
+    assert "HR-CLI-010" in call("dead", "show", "one").stderr
+
+
+def test_dead_letters_that_the_program_writes_elsewhere_are_not_taken_for_none(call):
+    job = hr.Job("own")
+    rows = job.read(hr.rows([(0,)], "v bigint"), name="in")
+    rows.map(lambda r: (1 // r.v,), schema="v bigint").write("collect:", name="out")
+    job.dead.write("collect:", name="letters")
+    driver = Driver(job, JOBS / "own")
+    driver.drain()
+    driver.close()
+
+    assert "HR-CLI-009" in call("dead", "count", "own").stderr
+
+
 @pytest.mark.spark
 def test_stop_stops_a_job_on_spark_after_its_batch(call, tmp_path):
     (tmp_path / "ticks.py").write_text(

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import folders, jobs, state, topic, why
+from headrace.cli import dead, folders, jobs, state, topic, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -69,6 +69,7 @@ app.command("status", rich_help_panel="Jobs")(folders.status)
 app.command("history", rich_help_panel="Jobs")(folders.history)
 app.command("stop", rich_help_panel="Jobs")(folders.stop)
 app.command("why", rich_help_panel="Jobs")(why.why)
+app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")

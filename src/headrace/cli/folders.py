@@ -83,7 +83,7 @@ def jobs(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif rows:
-        _print(rows, ("job", "state", "epoch", "committed", "read", "late", "dead", "folder"))
+        print_table(rows, ("job", "state", "epoch", "committed", "read", "late", "dead", "folder"))
     else:
         typer.echo(f"there are no jobs in {_short(root)!r}")
 
@@ -140,7 +140,7 @@ def history(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif rows:
-        _print(rows, tuple(rows[0]))
+        print_table(rows, tuple(rows[0]))
     else:
         typer.echo("no batch has been committed yet")
 
@@ -244,7 +244,7 @@ def _ago(progress: Progress, now: int) -> str:
     return f"{span(max(0, now - progress.committed))} ago"
 
 
-def _print(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     """As a table: numbers to the right, and the last column as long as it is."""
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
