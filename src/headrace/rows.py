@@ -11,7 +11,7 @@ import dataclasses
 import datetime as dt
 import gc
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
@@ -285,12 +285,22 @@ class RowCopier:
 
     def each(self, rows: Iterator[Any]) -> Iterator[Any]:
         """The same as they come; the first decides whether copies are needed, so that rows of a
-        type that needs none cost nothing."""
+        type that needs none cost nothing. See `reused` for those of another type after it."""
         for first in rows:
             if isinstance(first, self.plain):
                 return chain((first,), rows)
             return chain((self.take(first),), map(self.take, rows))
         return iter(())
+
+    def reused(self, rows: list[Any]) -> set[int]:
+        """The places of rows that are one object, returned for several, and can be changed."""
+        if not any(not issubclass(kind, self.plain) for kind in set(map(type, rows))):
+            return set()
+        places: dict[int, list[int]] = {}
+        for place, row in enumerate(rows):
+            if not isinstance(row, self.plain):
+                places.setdefault(id(row), []).append(place)
+        return {place for several in places.values() if len(several) > 1 for place in several}
 
 
 _UNCHANGING = (tuple, str, bytes, int, float, dt.date, Decimal, type(None))
@@ -323,4 +333,34 @@ def _copier(kind: pa.DataType) -> Callable[[Any], Any]:
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if pa.types.is_map(kind):
         inner = [kind.key_type, kind.item_type]
-    return copy.deepcopy if any(map(pa.types.is_nested, inner)) else copy.copy
+    return own_copy if any(map(pa.types.is_nested, inner)) else _shallow_copy
+
+
+def own_copy(value: Any) -> Any:
+    """The containers of a value copied, at every depth; what they hold is taken as it is."""
+    if isinstance(value, Mapping):
+        return {key: own_copy(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        inner = map(own_copy, value)
+        return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
+    if isinstance(value, list | Set | ValuesView):
+        return [own_copy(inner) for inner in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        twin = copy.copy(value)
+        for name in _field_names(value):
+            object.__setattr__(twin, name, own_copy(getattr(value, name)))
+        return twin
+    return bytes(value) if isinstance(value, bytearray) else _shallow_copy(value)
+
+
+def _shallow_copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set | ValuesView):
+        return list(value)
+    try:
+        return copy.copy(value)
+    except TypeError:  # it is not something that holds rows
+        return value

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
 from headrace.clock import ManualClock
-from headrace.driver.planner import stop_requested
+from headrace.driver.planner import request_drain, stop_requested
 from headrace.testing import Driver
 
 FEED = "k string, at timestamp, v bigint"
@@ -164,3 +168,82 @@ def test_it_stops_where_alignment_waits_for_rows_that_came_later(tmp_path):
     again = _reader(tmp_path, clock, align="30s")
     again.drain()
     assert _read(again) == [2, 4]
+
+
+def test_the_time_between_two_runs_makes_no_split_idle(tmp_path):
+    log = _topic(tmp_path, [500], [600])
+    clock = ManualClock(10**9)
+    for times in ([], [1_500], [2_500]):  # only one of the two has news
+        clock.advance(3_600_000)
+        _send(log, 1, *times)
+        driver = _reader(tmp_path, clock)
+        driver.drain()
+        driver.close()
+    assert driver.output("out").num_rows == 0  # the first split holds the watermark back
+    _send(log, 0, 700, 3_000)
+    again = _reader(tmp_path, clock)
+    again.drain()
+    assert again.manifest is not None
+    assert again.manifest.counts["t"]["late"] == 0
+
+
+def test_a_damaged_file_is_an_error_and_not_left_to_the_next_run_for_ever(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "in" / f"{name}.parquet")
+    os.truncate(tmp_path / "in" / "b.parquet", 60)
+    job = hr.Job("cut")
+    rows = job.read(f"files:{tmp_path}/in", schema="n bigint", format="parquet")
+    rows.write("collect:", name="out")
+    clock = ManualClock(10**9)
+    driver = Driver(job, tmp_path / "job", until="now", clock=clock)
+    driver.drain()
+    assert not stop_requested(tmp_path / "job")  # it may be being written
+
+    clock.advance(11_000)
+    with pytest.raises(hr.InputError, match="HR-INPUT-008"):
+        driver.drain()
+
+
+def test_an_input_with_a_total_is_read_as_far_as_it_is_and_ends_when_it_is_at_its_end(tmp_path):
+    job = hr.Job("ticks")
+    ticks = job.read(hr.generate(10, lambda i: {"i": i}, total=30), name="ticks")
+    ticks.write("collect:", name="out")
+    clock = ManualClock(10**9)
+    read = []
+    for _ in range(6):
+        driver = Driver(job, tmp_path / "job", until="now", clock=clock)
+        driver.drain()
+        driver.close()
+        manifest = driver.manifest
+        read.append(manifest.counts["ticks"]["read"] if manifest else 0)
+        if manifest and manifest.ended:
+            break
+        clock.advance(1_000)
+    assert read == [0, 10, 20, 30]
+
+
+def test_a_run_that_was_overtaken_stops_no_other(tmp_path):
+    log = _topic(tmp_path, [500], [600])
+    clock = ManualClock(10**9)
+    overtaken = _reader(tmp_path, clock)
+    overtaken.epoch()
+    owner = _reader(tmp_path, clock)
+    _send(log, 0, 700)
+    owner.epoch()
+    with suppress(hr.HeadraceError):
+        overtaken.epoch()
+
+    assert not stop_requested(tmp_path / "job")
+
+
+def test_a_drain_reads_what_is_there_when_it_is_requested(tmp_path):
+    log = _topic(tmp_path, [500], [600])
+    clock = ManualClock(10**9)
+    driver = _reader(tmp_path, clock)
+    driver.epoch()
+    _send(log, 0, 700)
+    request_drain(tmp_path / "job")
+    driver.drain()
+    assert driver.manifest is not None and driver.manifest.ended
+    assert _read(driver) == [2, 1]

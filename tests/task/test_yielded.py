@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,3 +163,76 @@ def test_a_cogroup_function_may_return_the_list_it_returned_before(tmp_path: Pat
 
     rows = drive(job, tmp_path, tasks=1).output("out").to_pylist()
     assert sorted(r["n"] for r in rows) == [1, 2, 3]
+
+
+def test_an_object_returned_for_several_rows_after_rows_of_another_kind_is_an_error(
+    tmp_path: Path,
+) -> None:
+    made: dict[str, Any] = {"n": 0}
+
+    def mixed(row: Any) -> Any:
+        made["n"] = row.v
+        return (row.v,) if row.v == 0 else made
+
+    job = hr.Job("mixed")
+    rows = job.read(hr.rows([(i,) for i in range(4)], "v bigint"), name="rows")
+    rows.map(mixed, schema="n bigint").write("collect:", name="out")
+    driver = drive(job, tmp_path)
+
+    assert driver.output("out").to_pylist() == [{"n": 0}]
+    letters = hr.read_output(tmp_path / "dead").to_pylist()
+    assert [r["offset"] for r in letters] == [1, 2, 3]
+    assert "one object for several rows" in letters[0]["error"]
+
+
+@pytest.mark.parametrize(
+    "value", [{"x": 1}.values(), {1: "x"}.keys(), {1}, (1,), [1], frozenset([1])], ids=repr
+)
+@pytest.mark.parametrize("step", ["map", "flat_map", "process", "map_async"])
+def test_values_that_cannot_be_copied_or_changed_are_rows_as_well(
+    tmp_path: Path, step: str, value: Any
+) -> None:
+    class Process(hr.KeyedProcess):
+        output = "v array<bigint>"
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            return {"v": value}
+
+    steps = {
+        "map": lambda s: s.map(lambda r: {"v": value}, schema="v array<bigint>"),
+        "flat_map": lambda s: s.flat_map(lambda r: [{"v": value}], schema="v array<bigint>"),
+        "process": lambda s: s.key_by("k").process(Process(), unbounded=True),
+        "map_async": lambda s: s.map_async(
+            lambda r: {"v": value, "raw": threading.Lock()}, output="v array<bigint>"
+        ),
+    }
+    job = hr.Job("views")
+    steps[step](job.read(hr.rows([("a",)], "k string"))).write("collect:", name="out")
+
+    assert drive(job, tmp_path).output("out").to_pylist() == [{"v": [1]}]
+
+
+def test_a_cogroup_function_that_empties_its_lists_sees_them_again_when_another_fails(
+    tmp_path: Path,
+) -> None:
+    def counted(key: Any, left: list[Any], right: list[Any]) -> Any:
+        n = 0
+        while left:
+            left.pop()
+            n += 1
+        if key == "y":
+            raise ValueError("no")
+        return [(n,)]
+
+    job = hr.Job("emptied")
+    schema = "k string, at bigint"
+    a, b = (
+        job.read(hr.rows([("x", 1), ("x", 1), ("y", 2)], schema), time="at", in_order=True, name=n)
+        for n in "ab"
+    )
+    joined = a.cogroup(b, counted, on="k", window=SECOND, schema="n bigint")
+    joined.write("collect:", name="out")
+    driver = drive(job, tmp_path, tasks=1)
+
+    assert [r["n"] for r in driver.output("out").to_pylist()] == [2]
+    assert hr.read_output(tmp_path / "dead").num_rows == 1

@@ -53,6 +53,7 @@ class Planner:
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
+        self._first: int | None = None  # the clock when a run until "now" first looked
         self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
@@ -82,13 +83,17 @@ class Planner:
         """The next epoch's offset; `start` itself when there is nothing to do."""
         if stop_requested(self._log.folder):
             return start
-        self._ending = self._ending or drain_requested(self._log.folder)
+        if not self._ending and drain_requested(self._log.folder):
+            self._ending, self._only_now = True, False
+            self._targets.clear()  # what is there now, not when the run began
         before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
         self._learn(now)
         after = self._move(before.splits, before.free_split_id(), now)
         if not self._worthwhile(before, after, now):
-            if self._only_now and self._exhausted(after):
+            # If another driver has gone on meanwhile, the folder is that driver's.
+            undisputed = self._log.newest() == start.epoch
+            if self._only_now and undisputed and self._exhausted(after):
                 request_stop(self._log.folder)
             return start
         begun = {(s.input, s.name): s.at for s in before.splits}
@@ -114,7 +119,7 @@ class Planner:
                 if split is None:
                     split = Split(next_id, read.name, name, source.start(name), seen=now)
                     next_id += 1
-                moved.append(split)
+                moved.append(self._awake(split, now))
         newest = [self._latest(s) for s in moved]
         allowed = self._allow(moved, newest, self._held_back(moved, newest, now))
         return [
@@ -122,10 +127,16 @@ class Planner:
             for s, at, latest in zip(moved, allowed, newest, strict=True)
         ]
 
+    def _awake(self, split: Split, now: int) -> Split:
+        """With runs that come and go, the time between two of them is no silence of a split."""
+        if not self._only_now:
+            return split
+        self._first = now if self._first is None else self._first
+        return replace(split, seen=max(split.seen, self._first))
+
     def _latest(self, split: Split) -> Any:
         source = self._sources[split.input]
-        pinned = self._ending or self._only_now
-        if not pinned or source.bounded:  # a bounded one knows its end itself
+        if not self._only_now and (source.bounded or not self._ending):  # it knows its end
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
@@ -140,6 +151,8 @@ class Planner:
 
     def _exhausted(self, splits: list[Split]) -> bool:
         """Whether all that was there is read, or what is not waits for rows that came later."""
+        if any(self._sources[s.input].unsettled(s.name) for s in splits):
+            return False
         unread = [s for s in splits if s.at != self._latest(s)]
         live = [s for s in splits if s.state == LIVE and not self._has_more(s, self._latest(s))]
         return not unread or not any(s.input in self._aligned for s in live)

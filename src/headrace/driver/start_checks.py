@@ -169,7 +169,7 @@ def _refuse_to_end(inspection: Inspection) -> None:
             f'job {inspection.name!r} has run without an end so far; until="end" would close its '
             "windows for good, and nothing that comes later could be read",
             "If that is what you want, pass for_good=True (--for-good on the command line); "
-            "if not, run it without until, or in another folder.",
+            'if not, run it without until or with until="now", or in another folder.',
         )
 
 

@@ -127,6 +127,10 @@ class Source(Protocol):
         """Whether the input itself says that nothing will come for a while after `offset`."""
         return False
 
+    def unsettled(self, split: str) -> bool:
+        """Whether something is there that may become readable or turn out to be damaged soon."""
+        return False
+
     def where(self, split: str, offset: Offset) -> str:
         """The position of a record in words, for errors and dead letters."""
         return f"{split}@{offset}"

@@ -136,6 +136,9 @@ class FilesSource(Source):
         listing = Listing(self._list_path)
         return listing.end != offset or bool(probe._new_extents(listing))
 
+    def unsettled(self, split: str) -> bool:
+        return bool(self._waiting)
+
     def stretches(self, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end)
 

@@ -34,6 +34,7 @@ from headrace.rows import (
 
 _AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
 
+_REUSED = "the function returned one object for several rows: return a new one for each"
 Where = Sequence[int]  # for each row, the row of the chunk that it came from
 
 
@@ -149,8 +150,10 @@ def _each(
         except Exception as error:
             lost.append(len(results) + len(lost))
             failed.add(where[lost[-1]], step, error)
+    for place in copier.reused(results):
+        failed.add(where[place], step, ValueError(_REUSED))
     if not lost:
-        return where, results
+        return failed.without(where, results)
     failed_at = set(lost)
     return failed.without([index for i, index in enumerate(where) if i not in failed_at], results)
 
@@ -192,7 +195,7 @@ def _flat_map(
 
 
 def _listed(result: Iterable[Any] | None, copier: RowCopier) -> list[Any]:
-    return list(copier.each(iter(() if result is None else result)))
+    return copier.all(() if result is None else result)
 
 
 def _filter(

@@ -7,7 +7,6 @@ with the same question share one call. Only the event loop's thread runs the cal
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import os
 import uuid
@@ -26,7 +25,7 @@ from headrace.isolate import rows_of_calls
 from headrace.ops.calls.resource import wait_for, watch
 from headrace.ops.contract import ChunkSpec
 from headrace.ops.tables import side_by_side
-from headrace.rows import rows_of
+from headrace.rows import own_copy, rows_of
 
 _LONGEST_WAIT = 60.0  # seconds between two tries
 _ONE = (str, bytes, Mapping, set, frozenset)  # iterable, but not an answer for each row, in order
@@ -155,7 +154,7 @@ class Caller:
                 outcome.error = error
             return
         for outcome, answer in zip(outcomes, answers, strict=True):
-            outcome.answer = copy.deepcopy(answer)  # the client may change it, and return it again
+            outcome.answer = own_copy(answer)  # the client may change it, and return it again
 
     async def _tried(self, rows: list[Any]) -> Sequence[Any]:
         for attempt in range(self._options.retries + 1):

@@ -188,22 +188,21 @@ class CogroupOperator(_WindowedInputsOperator):
         left, right = (rows_of(self._as_arrived(port, p.rows)) for port, p in enumerate(windowed))
         keys, at = _first_of_each(windowed)
         keys = keys.take(pa.array(at))
-        calls = [
-            (key, left[a:b], right[c:d])
-            for key, (a, b), (c, d) in zip(
-                key_values(keys, self._sides[0].key.names), *map(pairwise, bounds), strict=True
-            )
-        ]
+        of_key = key_values(keys, self._sides[0].key.names)
+        calls = [*zip(of_key, *map(pairwise, bounds), strict=True)]
+        copier = row_copier(self._value)  # a function may change what it returned, and return it
+
+        def call(group: tuple[Any, tuple[int, int], tuple[int, int]]) -> list[Any]:
+            key, (a, b), (c, d) = group  # lists of its own, also if it is called again
+            return copier.all(as_rows(self._function(key, left[a:b], right[c:d])))
 
         def failed(number: int, error: Exception) -> None:
-            port = 0 if calls[number][1] else 1
+            _, (first, last), _ = calls[number]
+            port = 0 if first < last else 1
             row = windowed[port].rows.slice(bounds[port][number], 1)
             step.faults.append(Fault(self._as_arrived(port, row), error))
 
-        copier = row_copier(self._value)  # a function may change what it returned, and return it
-        table, number = rows_of_calls(
-            calls, lambda call: copier.all(as_rows(self._function(*call))), self._value, failed
-        )
+        table, number = rows_of_calls(calls, call, self._value, failed)
         self._emit(table, number, keys, _bounds(windowed, at), step)
 
     def _emit(
