@@ -236,3 +236,45 @@ def test_a_cogroup_function_that_empties_its_lists_sees_them_again_when_another_
 
     assert [r["n"] for r in driver.output("out").to_pylist()] == [2]
     assert hr.read_output(tmp_path / "dead").num_rows == 1
+
+
+def test_a_reduce_that_changes_its_rows_sees_them_as_they_were_when_another_fails(
+    tmp_path: Path,
+) -> None:
+    def joined(before: Any, row: Any) -> Any:
+        if row.v == 9:
+            raise ValueError("no")
+        before.t.extend(row.t)
+        return before
+
+    job = hr.Job("changed")
+    rows = [("a", 0, [0]), ("a", 1, [1]), ("b", 2, [2]), ("b", 9, [9]), ("b", 3, [3])]
+    stream = job.read(hr.rows(rows, "k string, v bigint, t array<bigint>"), name="rows")
+    stream.key_by("k").reduce(joined, unbounded=True).write("collect:", name="out")
+    out = drive(job, tmp_path, tasks=1).output("out").to_pylist()
+
+    assert [(r["k"], r["t"]) for r in out] == [
+        ("a", [0]), ("a", [0, 1]), ("b", [2]), ("b", [2, 3]),
+    ]  # fmt: skip
+
+
+def test_a_select_that_changes_its_match_sees_it_as_it_was_when_another_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    def emptied(match: Any) -> Any:
+        values = [row.v for row in match["a"]]
+        match["a"].clear()
+        return (values, "text" if values == [2] else 1)
+
+    job = hr.Job("emptied")
+    rows = [("a", i, i) for i in range(4)]
+    stream = job.read(
+        hr.rows(rows, "k string, v bigint, at bigint"), time="at", in_order=True, name="rows"
+    )
+    matches = stream.key_by("k").match(
+        hr.pattern("a", "true"), select=emptied, output="vs array<bigint>, n bigint"
+    )
+    matches.write("collect:", name="out")
+
+    out = drive(job, tmp_path, tasks=1).output("out").to_pylist()
+    assert [r["vs"] for r in out] == [[0], [1], [3]]

@@ -198,7 +198,7 @@ class Folder:
             self._store(table, keys, folded)
             return list(range(len(rows))), values
         except Exception:
-            folded = self._load(table, keys)
+            folded, rows = self._load(table, keys), rows_of(seen)  # the function may change them
             indices, outs = self._run_checked(groups, folded, rows, step.faults)
             values = self._table(outs, None)
             self._store(table, keys, folded)

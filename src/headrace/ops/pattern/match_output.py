@@ -112,6 +112,7 @@ class MatchOutput:
         try:
             rows = table_of(returned, self._selection.function_schema)
         except ValueError:  # something does not fit: find out which, one match at a time
+            matches = self._matches(gathered)  # as they were, whatever the function did to them
             returned, of, faults = self._call(matches, gathered, careful=True)
             rows = table_of(returned, self._selection.function_schema)
         step.faults += faults
