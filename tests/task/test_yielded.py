@@ -278,3 +278,23 @@ def test_a_select_that_changes_its_match_sees_it_as_it_was_when_another_does_not
 
     out = drive(job, tmp_path, tasks=1).output("out").to_pylist()
     assert [r["vs"] for r in out] == [[0], [1], [3]]
+
+
+@pytest.mark.parametrize(
+    "returned", [lambda count: count, lambda count: (count["n"], count["seen"])]
+)
+def test_a_function_of_generate_may_return_the_object_it_returned_before(
+    tmp_path: Path, returned: Any
+) -> None:
+    count: dict[str, Any] = {"n": 0, "seen": []}
+
+    def numbered(i: int) -> Any:
+        count["n"] = i
+        count["seen"][:] = [i]
+        return returned(count)
+
+    job = hr.Job("generated")
+    job.read(hr.generate(None, numbered, total=4, schema=COUNTED)).write("collect:", name="out")
+
+    out = drive(job, tmp_path).output("out").to_pylist()
+    assert [(r["n"], r["seen"]) for r in out] == [(i, [i]) for i in range(4)]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, PlanError, StepError
-from headrace.rows import fitted, table_of
+from headrace.rows import fitted, row_copier, table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import (
     BEGINNING,
@@ -127,7 +127,8 @@ class GenerateSource(Source):
         try:
             if self.vectorised:
                 return _columns(self.fn(numbers), len(numbers), self.schema)
-            return table_of([_row(self.fn, i, self.seed) for i in numbers.tolist()], self.schema)
+            rows = (_row(self.fn, i, self.seed) for i in numbers.tolist())
+            return table_of(row_copier(self.schema).all(rows), self.schema)
         except HeadraceError:
             raise
         except Exception as cause:
