@@ -97,7 +97,7 @@ def test_spark_finds_the_same_in_drawn_documents(spark):
 def test_a_path_that_is_none_is_refused(path):
     with pytest.raises(PlanError, match="HR-EXPR-003") as error:
         as_expr(asked(path), schema_of("j string"))
-    assert "no path into a document" in str(error.value)
+    assert "not a path into a document" in str(error.value)
 
 
 def test_a_path_is_a_literal():
