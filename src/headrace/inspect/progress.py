@@ -83,6 +83,7 @@ class Progress:
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """What is probably wrong with the data, in sentences."""
         return (*self.all_dead, *self.often_late)
 
     def _reason(self, input: str) -> str:
