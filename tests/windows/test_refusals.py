@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     ),
     "no gap": (lambda s: hr.session("0s"), "WINDOW-006", "gap 0 ms"),
     "a gap below zero": (lambda s: hr.session(-1), "WINDOW-006", "gap -1000 ms"),
-    "no unit": (lambda s: hr.calendar("fortnight"), "WINDOW-007", "'fortnight' is no unit"),
+    "no unit": (lambda s: hr.calendar("fortnight"), "WINDOW-007", "'fortnight' is not a unit"),
     "no day": (lambda s: hr.calendar("day", each=0), "WINDOW-007", "of 0 days"),
     "half a month": (lambda s: hr.calendar("month", each=0.5), "WINDOW-007", "of 0.5 months"),
     "no zone": (lambda s: hr.calendar("day", zone="Berlin"), "WINDOW-008", "'Berlin' is no"),
