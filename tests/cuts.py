@@ -61,7 +61,7 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.listing": {"MANY_LINES": 1},
     "sources.log": {"LEAST": 1},
     "sources.memory": {"CHUNK_ROWS": 1, "INLINE_BYTES": 1},
-    "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1},
+    "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1, "LOOK": 1},
     "sources.received": {"SEGMENT": 256},
     "sources.sockets": {"LEAST": 1, "PIECE": 1},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
@@ -258,6 +258,9 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "sinks.files": {
         "TARGET_MB": "the user's; drawn in its tests",
+    },
+    "sources.file_splits": {
+        "MOST_SPLITS": "a limit that is refused",
     },
     "sources.files": {
         "MANY": "how often files are looked for",

@@ -114,7 +114,8 @@ class Planner:
         moved = []
         for read in self._program.sources():
             source = self._sources[read.name]
-            for name in sorted(source.splits()):
+            source.discover()
+            for name in self._splits_of(read.name):
                 split = existing.get((read.name, name))
                 if split is None:
                     split = Split(next_id, read.name, name, source.start(name), seen=now)
@@ -126,6 +127,13 @@ class Planner:
             self._settled(s, at, latest, now)
             for s, at, latest in zip(moved, allowed, newest, strict=True)
         ]
+
+    def _splits_of(self, input: str) -> list[str]:
+        """The splits of an input; a run until now leaves out those that came later."""
+        source = self._sources[input]
+        pinned = self._only_now or (self._ending and not source.bounded)
+        known = {split for name, split in self._targets if name == input}
+        return sorted(s for s in source.splits() if not pinned or not known or s in known)
 
     def _awake(self, split: Split, now: int) -> Split:
         """With runs that come and go, the time between two of them is no silence of a split."""
@@ -185,10 +193,24 @@ class Planner:
         if total <= budget:
             return ends
         shares = [max(1, budget * lag // total) if lag else 0 for lag in lags]
+        shares = self._worth_reading(splits, lags, shares)
         return [
-            self._sources[s.input].clamp(s.name, s.at, end, share) if s.at != end else end
+            self._sources[s.input].clamp(s.name, s.at, end, share) if share else s.at
             for s, end, share in zip(splits, ends, shares, strict=True)
         ]
+
+    def _worth_reading(self, splits: list[Split], lags: list[int], shares: list[int]) -> list[int]:
+        """Shares too small to be worth reading, put together for the splits furthest behind."""
+        shares = list(shares)
+        least = [
+            min(lag, self._sources[s.input].least) for s, lag in zip(splits, lags, strict=True)
+        ]
+        small = [i for i, share in enumerate(shares) if share < least[i]]
+        left = sum(shares[i] for i in small)
+        for i in sorted(small, key=lambda i: (splits[i].watermark, splits[i].id)):
+            shares[i] = least[i] if left > 0 else 0
+            left -= shares[i]
+        return shares
 
     def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
         more, ended = self._has_more(split, latest), self._ended(split, at, latest)

@@ -56,6 +56,7 @@ def open_inputs(
             key=ids[r.name],
             until=until,
             clock=clock,
+            time=r.time if isinstance(r.time, str) else None,
         )
         for r in program.sources()
     }

@@ -20,9 +20,8 @@ from headrace.state.store import SlotState
 
 OFTEN = 100  # one row in so many: if more are late, something is probably wrong
 LATE_HINT = (
-    "they are in its .late stream. A longer delay= of the input gives rows more time; files that "
-    "hold the same times, one per device or shard, need a delay= as long as one of them, or an "
-    "input each."
+    "they are in its .late stream. A longer delay= of the input gives rows more time; watched "
+    'files that hold the same times, one per device or shard, need splits="file".'
 )
 
 

@@ -50,6 +50,7 @@ class Source(Protocol):
     bounded: bool  # it ends: see `ended`
     raw: bool  # chunks have the one column `__raw`, for `decode`
     format: str | None = None  # of bytes or lines, unless their place determines it
+    least: int = 1  # rows: to read fewer of a split in an epoch costs as much
 
     def identity(self) -> dict[str, str]:
         """What this input reads: as long as it is equal, offsets mean the same records.
@@ -72,7 +73,13 @@ class Source(Protocol):
         """Whether there is anything after `offset` now. Changes nothing."""
         return bool(self.latest(split) != offset)
 
-    def splits(self) -> list[str]: ...
+    def discover(self) -> None:
+        """Look for new splits and rows, durably; called before an epoch is planned."""
+        return None
+
+    def splits(self) -> list[str]:
+        """The splits there are, as far as they were discovered. Changes nothing."""
+        ...
 
     def start(self, split: str) -> Offset:
         """The earliest offset there is."""
@@ -186,6 +193,7 @@ class InputRequest:
     home: Path | None  # in the job's folder: where the input stores what it must remember
     bounded: bool
     clock: Clock
+    time: str | None = None  # the column of event time
 
 
 def refuse_unknown(o: InputRequest, known: tuple[str, ...]) -> None:

@@ -1,10 +1,10 @@
 """Files as an input: one file, a glob, or a folder that is watched.
 
-The files are read end to end in the order in which they were first seen (see `listing.py`); an
-offset is a position in that sequence, so no file is lost, none is read twice, and one that grows
-is read on. A range carries the parts of files that it covers, so a task needs no list of its
-own. Cuts lie between records. Only this module scans folders; how a file is read is its layout's
-business.
+The files of a split are read end to end in the order of the list (see `listing.py`); an offset is
+a position in that sequence, so no file is lost, none is read twice, and one that grows is read on.
+Which split reads a file is decided when it is first seen (`file_splits.py`). A range carries the
+parts of files that it covers, so a task needs no list of its own. Cuts lie between records. Only
+this module scans folders; how a file is read is its layout's business.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ from headrace.sources.contract import (
     refuse_shorter,
     refuse_unknown,
 )
+from headrace.sources.file_splits import (
+    SplitChoice,
+    check_splits,
+    split_name,
+    split_number,
+    time_span,
+)
 from headrace.sources.layout import Extent, FileLayout, disappeared, unreadable
 from headrace.sources.lines import LineNumbers, Lines
 from headrace.sources.listing import Listing, Stretch
@@ -47,7 +54,6 @@ GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 T = TypeVar("T")
 Stamp = tuple[int, ...]
 
-SPLIT = "files"
 MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
 SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
 
@@ -62,12 +68,18 @@ class FilesSource(Source):
         *,
         bounded: bool,
         home: Path | None,
+        splits: str | int | None = None,
+        time: str | None = None,
     ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
         self._pattern, self.layout, self._clock = pattern, layout, clock
+        self._time = time  # the column of event time
+        self._choice = SplitChoice(splits, by_time=bounded and time is not None)
+        self.least = 1 if self.raw else layout.least
         self._home = home  # in the job's folder: where the list is stored
         self._listed: Listing | None = None
-        self._end: int | None = None  # of a bounded input, once it is known
+        self._complete = False  # all files of a bounded input are listed
+        self._fresh: set[str] = set()  # splits that were scanned since their end was last read
         self._stamps: dict[str, Stamp] = {}  # of the last scan
         self._waiting: dict[str, tuple[Stamp, int]] = {}  # not ready, and since when
         self._rest_until = 0.0
@@ -75,7 +87,8 @@ class FilesSource(Source):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {
             "_listed": None,
-            "_end": None,
+            "_complete": False,
+            "_fresh": set(),
             "_stamps": {},
             "_waiting": {},
             "_rest_until": 0.0,
@@ -87,60 +100,72 @@ class FilesSource(Source):
         return {"kind": "files", "place": self._pattern.place, "thing": unit}
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
-        listing, position = self._listing(), offsets.get(SPLIT, 0)
-        listing.check(position)
+        listing = self._listing()
+        positions = {split_number(split): at for split, at in offsets.items()}
+        for split, at in positions.items():
+            listing.check(at, split)
         self._pattern.check()
         files = self._pattern.scan()
-        if not files and not position and (self.bounded or not self._pattern.watchable):
+        if (
+            not files
+            and not any(positions.values())
+            and (self.bounded or not self._pattern.watchable)
+        ):
             raise InputError(
                 "HR-INPUT-002",
                 f"there are no files in {self._pattern.uri!r}",
                 "Check the path; a folder that is still empty can be watched, "
                 "but not read to its end.",
             )
-        self._check_listed(listing, position, files)
+        self._check_listed(listing, positions, files)
         new = [file for file in files if listing.last(file.name) is None]
         for file in new[:100]:
             self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
 
-    def _check_listed(self, listing: Listing, position: int, files: list[ScannedFile]) -> None:
+    def _check_listed(
+        self, listing: Listing, positions: Mapping[int, int], files: list[ScannedFile]
+    ) -> None:
         """Files that were read are unchanged or removed; listed files still to be read exist."""
         for file in files:
             before = listing.last(file.name)
             if before is not None:
                 self._attempt(file, partial(self._verify, before))
-        for stretch in listing.stretches(position, listing.end):
-            if not os.path.exists(self.path(stretch)):
-                raise disappeared(self.path(stretch))
+        for split in listing.splits():
+            for stretch in listing.stretches(positions.get(split, 0), listing.end(split), split):
+                if not os.path.exists(self.path(stretch)):
+                    raise disappeared(self.path(stretch))
 
     def splits(self) -> list[str]:
-        return [SPLIT]
+        """Those that have files, as far as they are listed; the first is always there."""
+        return [split_name(n) for n in self._listing().splits() or [0]]
 
-    def latest(self, split: str) -> int:
-        if self._end is not None:
-            return self._end
-        listing = self._listing()
-        if time.monotonic() >= self._rest_until:
-            began = time.monotonic()
+    def discover(self) -> None:
+        if not self._complete and time.monotonic() >= self._rest_until:
+            began, listing = time.monotonic(), self._listing()
             fresh = self._new_extents(listing)
             if len(self._stamps) > MANY:
                 self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
             listing.append(fresh)
-        if self.bounded:
-            self._end = listing.end
-        return listing.end
+            self._complete = self.bounded
+        self._fresh = set(self.splits())
+
+    def latest(self, split: str) -> int:
+        if split not in self._fresh:
+            self.discover()
+        self._fresh.discard(split)
+        return self._listing().end(split_number(split))
 
     def has_more(self, split: str, offset: int) -> bool:
         probe = copy.copy(self)  # this source records nothing of the scan
         probe._stamps, probe._waiting = {}, dict(self._waiting)
         listing = Listing(self._list_path)
-        return listing.end != offset or bool(probe._new_extents(listing))
+        return listing.end(split_number(split)) != offset or bool(probe._new_extents(listing))
 
     def unsettled(self, split: str) -> bool:
         return bool(self._waiting)
 
-    def stretches(self, start: int, end: int) -> list[Stretch]:
-        return self._listing().stretches(start, end)
+    def stretches(self, split: str, start: int, end: int) -> list[Stretch]:
+        return self._listing().stretches(start, end, split_number(split))
 
     def path(self, stretch: Stretch) -> str:
         return str(self._pattern.root / stretch.extent.path)
@@ -150,7 +175,8 @@ class FilesSource(Source):
         return None
 
     def _new_extents(self, listing: Listing) -> list[Extent]:
-        fresh = []
+        """What the files have more than is listed, each extent in the split that reads it."""
+        fresh: list[Extent] = []
         for file in self._pattern.scan():
             if self._stamps.get(file.name) != file.stamp:
                 extent = self._attempt(file, lambda f: self._extent(f, listing))
@@ -158,7 +184,18 @@ class FilesSource(Source):
                     fresh.append(extent)
                 if file.name not in self._waiting:
                     self._stamps[file.name] = file.stamp
-        return fresh
+        new = [e for e in fresh if listing.last(e.path) is None]
+        grown = [e for e in fresh if listing.last(e.path) is not None]
+        return grown + self._choice.assign(new, listing, self._time_span)
+
+    def _time_span(self, extent: Extent) -> tuple[int, int] | None:
+        path = str(self._pattern.root / extent.path)
+        try:
+            return time_span(self.layout, path, extent, self._time) if self._time else None
+        except FileNotFoundError:
+            return None  # removed since it was listed
+        except OSError as cause:
+            raise unreadable(path, cause) from cause
 
     def _extent(self, file: ScannedFile, listing: Listing) -> Extent | None:
         """What is new in the file, if anything."""
@@ -222,20 +259,20 @@ class FilesSource(Source):
     def clamp(self, split: str, start: int, end: int, rows: int) -> int:
         if start >= end:
             return end
-        units = max(1, int(rows * self._weight(start, end)))
-        return self._aligned(start, start + units, end)
+        units = max(1, int(rows * self._weight(split, start, end)))
+        return self._aligned(split, start, start + units, end)
 
     def rows(self, split: str, start: int, end: int) -> int:
         refuse_shorter(split, start, end)
         if start == end:
             return 0
-        return max(1, round((end - start) / self._weight(start, end)))
+        return max(1, round((end - start) / self._weight(split, start, end)))
 
     def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
         bounds = even_cuts(start, end, pieces, self.layout.least)
-        inner = {self._aligned(start, b, end) for b in bounds[1:-1]} - {end}
+        inner = {self._aligned(split, start, b, end) for b in bounds[1:-1]} - {end}
         edges = [start, *sorted(inner), end] if bounds else []
-        return [Range(split, a, b, tuple(self.stretches(a, b))) for a, b in pairwise(edges)]
+        return [Range(split, a, b, tuple(self.stretches(split, a, b))) for a, b in pairwise(edges)]
 
     def read(self, range: Range) -> Iterator[Chunk]:
         return _gathered(self._chunks(range.parts))
@@ -244,7 +281,7 @@ class FilesSource(Source):
         return self.layout.decode(chunk)
 
     def where(self, split: str, offset: int) -> str:
-        for stretch in self.stretches(offset, offset + 1):
+        for stretch in self.stretches(split, offset, offset + 1):
             extent = stretch.extent
             if not self.raw:
                 return f"{extent.path} row {extent.start + 1}"
@@ -271,18 +308,18 @@ class FilesSource(Source):
             except OSError as cause:
                 raise unreadable(path, cause) from cause
 
-    def _weight(self, start: int, end: int) -> float:
-        first = self.stretches(start, end)[0]
+    def _weight(self, split: str, start: int, end: int) -> float:
+        first = self.stretches(split, start, end)[0]
         try:
             return self.layout.weight(self.path(first), first.extent.start)
         except FileNotFoundError:
             return 1.0  # reading it will raise
 
-    def _aligned(self, start: int, position: int, end: int) -> int:
+    def _aligned(self, split: str, start: int, position: int, end: int) -> int:
         """A place between records at or after `position`, in (start, end]."""
         if position >= end:
             return end
-        inside = self.stretches(position - 1, end)[0]
+        inside = self.stretches(split, position - 1, end)[0]
         shift = inside.at - inside.extent.start
         path, extent = self.path(inside), inside.extent
         try:
@@ -292,7 +329,10 @@ class FilesSource(Source):
 
 
 def open_files(o: InputRequest) -> Source:
-    refuse_unknown(o, ("header", "delimiter"))
+    refuse_unknown(o, ("header", "delimiter", "splits"))
+    options = {name: value for name, value in o.options.items() if name != "splits"}
+    splits = o.options.get("splits")
+    check_splits(splits, o.uri)
     pattern = pattern_of(o.rest, o.uri, o.format, o.bounded)
     format = o.format or format_of(pattern)
     if format is None:
@@ -308,9 +348,12 @@ def open_files(o: InputRequest) -> Source:
     schema = own if own is not None else formats.needed_schema(o, format)
     formats.check_schema(format, schema)
     layout: FileLayout = (
-        Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
+        Parquet(schema) if format == "parquet" else Lines(format, schema, **options)
     )
-    return FilesSource(pattern, layout, schema, o.clock, bounded=o.bounded, home=o.home)
+    return FilesSource(
+        pattern, layout, schema, o.clock,
+        bounded=o.bounded, home=o.home, splits=splits, time=o.time,
+    )  # fmt: skip
 
 
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

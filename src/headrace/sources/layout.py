@@ -27,6 +27,7 @@ class Extent:
     start: int
     end: int
     mark: Mark
+    split: int = 0  # the number of the split that reads the file
 
     @property
     def length(self) -> int:
@@ -71,6 +72,10 @@ class FileLayout(Protocol):
         ...
 
     def decode(self, chunk: pa.Table) -> Decoded: ...
+
+    def first_look(self, path: str, extent: Extent, column: str) -> list[pa.ChunkedArray]:
+        """Some values of the column, its least and greatest among them if the file is sorted."""
+        ...
 
 
 ENDS = 1 << 12  # bytes at the beginning and at the end that a fingerprint covers

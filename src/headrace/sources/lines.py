@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,23 @@ class Lines:
             columns=json.loads(columns) if columns else None,
             delimiter=self.delimiter,
         )
+
+    def first_look(self, path: str, extent: Extent, column: str) -> list[pa.ChunkedArray]:
+        """By the lines at both ends of the file."""
+        found = []
+        for part in self._both_ends(path, extent):
+            for chunk, _ in self.read(path, part, 0):
+                found.append(self.decode(chunk)[0][column])
+        return found
+
+    def _both_ends(self, path: str, extent: Extent) -> list[Extent]:
+        if extent.length <= 2 * PROBE:
+            return [extent]
+        first = self.align(path, extent.start + PROBE, extent.start, extent.end)
+        last = self.align(path, extent.end - PROBE, extent.start, extent.end)
+        if last >= extent.end:  # its last line is longer than that
+            return [extent] if first >= last else [replace(extent, end=first), extent]
+        return [replace(extent, end=first), replace(extent, start=last)]
 
     def _chunk_schema(self, path: str) -> pa.Schema:
         schema = pa.schema([(RAW, pa.binary())])

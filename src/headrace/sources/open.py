@@ -37,12 +37,14 @@ def open_source(
     key: str | None = None,
     until: str | None = None,
     clock: Clock | None = None,
+    time: str | None = None,
 ) -> Source:
     """The source that `uri` names.
 
     `folder` is the job's, where the input stores what it must remember under its `key`, which
     stays when the input is renamed (if there is none: under its `name`). `until="end"` reads
-    what is there at the start and ends. Nothing is made by opening.
+    what is there at the start and ends. `time` names the column of event time. Nothing is made by
+    opening.
     """
     clock = clock or SystemClock()
     home = _home(folder, name if key is None else key) if folder else None
@@ -53,7 +55,9 @@ def open_source(
     if format is not None and format not in formats.FORMATS:
         raise formats.unknown_format(format)
     return KINDS[scheme](
-        InputRequest(uri, rest, schema, format, dict(options or {}), home, until == "end", clock)
+        InputRequest(
+            uri, rest, schema, format, dict(options or {}), home, until == "end", clock, time
+        )
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from headrace.sources.scan import PathPattern
 
 CHUNK_ROWS = 524_288
 LEAST = 1 << 14  # rows: fewer are not worth a task of their own
+LOOK = 1_000  # rows at both ends of a file that show which times it holds
 MAGIC = b"PAR1"
 
 
@@ -92,6 +93,16 @@ class Parquet:
     def decode(self, chunk: pa.Table) -> Decoded:
         raise TypeError("Parquet gives typed chunks")
 
+    def first_look(self, path: str, extent: Extent, column: str) -> list[pa.ChunkedArray]:
+        """By the statistics of the row groups; without them, by the file's first and last rows."""
+        with _opened(path) as file:
+            stated = _statistics(file, column)
+        if stated is not None:
+            return [stated]
+        first = replace(extent, end=min(extent.end, extent.start + LOOK))
+        last = replace(extent, start=max(extent.start, extent.end - LOOK))
+        return [c[column] for part in (first, last) for c, _ in self.read(path, part, 0)]
+
 
 def own_schema(pattern: PathPattern) -> pa.Schema | None:
     """The columns of the oldest file; None if there are no files."""
@@ -108,6 +119,21 @@ def _bounds(file: pq.ParquetFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     meta = file.metadata
     sizes = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+
+
+def _statistics(file: pq.ParquetFile, column: str) -> pa.ChunkedArray | None:
+    """The least and the greatest value of each row group; None if one does not state them."""
+    meta = file.metadata
+    places = [i for i in range(meta.num_columns) if meta.schema.column(i).path == column]
+    if len(places) != 1:
+        return None
+    groups = [meta.row_group(i).column(places[0]).statistics for i in range(meta.num_row_groups)]
+    if not groups or not all(g is not None and g.has_min_max for g in groups):
+        return None
+    try:
+        return pa.chunked_array([pa.array([v for g in groups for v in (g.min, g.max)])])
+    except (pa.ArrowException, ValueError):
+        return None  # as of nanoseconds, which Python's times do not have
 
 
 def _encoded(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
