@@ -17,6 +17,8 @@ import headrace as hr
 from headrace import ops
 from headrace.ops.contract import Spec
 from headrace.ops.process.state_kinds import ValueState
+from headrace.plan.draft import place_name
+from headrace.sources.memory import MemorySource
 
 for module in pkgutil.walk_packages(ops.__path__, "headrace.ops."):
     importlib.import_module(module.name)
@@ -100,3 +102,14 @@ def test_what_users_classes_get_from_us_is_known_by_the_name_it_always_had() -> 
 
     given = {n: vars(Counts)[n].__qualname__ for n in ("__getattr__", "__delattr__")}
     assert given == {"__getattr__": "_found", "__delattr__": "_forget"}
+
+
+def test_the_name_of_an_input_that_a_program_makes_is_not_its_class():
+    class Renamed(MemorySource):
+        pass
+
+    made = hr.rows([{"n": 1}])
+    made.__class__ = Renamed
+
+    assert place_name(made) == "memory"
+    assert place_name(hr.generate(1, lambda i: {"n": i}, total=1)) == "generate"

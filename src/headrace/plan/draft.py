@@ -213,7 +213,8 @@ _ODD = re.compile(r"[^\w.-]+")
 def place_name(uri: object) -> str:
     """A short name for what a uri points at: "log:temperature" is "temperature"."""
     if not isinstance(uri, str):
-        return _clean(type(uri).__name__.lower().removesuffix("source")) or "input"
+        label = getattr(uri, "label", "") or type(uri).__name__.lower().removesuffix("source")
+        return _clean(label) or "input"
     scheme, _, rest = uri.partition(":")
     if scheme == "files":
         parts = [p for p in PurePosixPath(rest).parts if not set(p) & set("*?[") and p != "/"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,9 @@ class Source(Protocol):
     bounded: bool  # it ends: see `ended`
     raw: bool  # chunks have the one column `__raw`, for `decode`
     format: str | None = None  # of bytes or lines, unless their place determines it
+    label: ClassVar[str] = (
+        ""  # of one made in a program: the name of its input if the program has none
+    )
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
 
     def identity(self) -> dict[str, str]:

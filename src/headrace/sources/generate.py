@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ _START = "first-start"  # the file that holds it
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateSource(Source):
+    label: ClassVar[str] = "generate"  # at rest
     schema: pa.Schema
     fn: Callable[..., Any]
     rate: float | None = None  # rows a second; None: all at once

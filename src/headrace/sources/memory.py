@@ -36,6 +36,7 @@ INLINE_BYTES = 1 << 20  # up to this, the table is pickled with the source
 
 
 class MemorySource(Source):
+    label = "memory"  # at rest
     bounded = True
     raw = False
 
