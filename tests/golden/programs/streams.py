@@ -94,6 +94,23 @@ def thinned(root: Path, job: hr.Job) -> None:
 
 
 @program("readings")
+def without_a_key(root: Path, job: hr.Job) -> None:
+    """The small operators on a stream without a key: all rows count as one."""
+    rows = readings(root, job).select("id", "area", "state", "celsius", "at")
+    calm = rows.throttle(3, per="10s", name="calm")
+    write(
+        calm=calm, dropped=calm.side("dropped"), late=calm.late,
+        once=rows.deduplicate("state", within="4s", name="once"),
+        whole=rows.select("area", "state").deduplicate(unbounded=True, name="whole"),
+        changes=rows.changes_only("state", "area", name="changes"),
+        top=rows.top(2, by="celsius", name="top"),
+        lists=rows.batch(4, within="8s", name="lists"),
+        clock=rows.batch(6, within="10s", time="processing", name="clock"),
+        some=rows.sample(3, per="10s", seed=11, name="some"),
+    )  # fmt: skip
+
+
+@program("readings")
 def loops(root: Path, job: hr.Job) -> None:
     """Whole batches, and rows that go round: within a batch and into the next."""
     rows = readings(root, job).select("id", "area", "zone")
