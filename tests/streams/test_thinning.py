@@ -52,6 +52,24 @@ class Throttled:
         return out
 
 
+@dataclass
+class Sampled:
+    """Says of each key and period how many rows are emitted; which ones is left to chance."""
+
+    size: int
+    per: int
+    keyed: bool
+    waiting: Counter[Any] = field(default_factory=Counter)
+
+    def step(self, rows: list[Row], before: int, after: int, clock: int) -> list[Any]:
+        for row in rows:
+            period = row.t // self.per
+            if (period + 1) * self.per > before:
+                self.waiting[row.k if self.keyed else "", period] += 1
+        over = [key for key in self.waiting if (key[1] + 1) * self.per <= after]
+        return [key for key in over for _ in range(min(self.size, self.waiting.pop(key)))]
+
+
 @settings(**OPTIONS)
 @given(script=turns(), tasks=st.integers(1, 3))
 def test_only_changes_go_on(script, tasks):
@@ -71,6 +89,21 @@ def test_so_many_in_each_period_go_on(script, most, per, keyed):
         return stream.throttle(most, per=f"{per}ms", name="t")
 
     play(made, Throttled(most, per, keyed), script, number, "t")
+
+
+@settings(**OPTIONS)
+@given(
+    script=turns(), size=st.integers(1, 3), per=st.sampled_from([3, 10, 50]), keyed=st.booleans()
+)
+def test_so_many_of_each_period_are_emitted_when_it_is_over(script, size, per, keyed):
+    def made(rows):
+        stream = rows.key_by("k") if keyed else rows
+        return stream.sample(size, per=f"{per}ms", name="s")
+
+    def shown(row):
+        return (row["k"] if keyed else "", row["at"] // per)
+
+    play(made, Sampled(size, per, keyed), script, shown, "s")
 
 
 def reading(step, **more):
