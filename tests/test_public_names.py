@@ -51,7 +51,7 @@ FUNCTIONS = [
     "least", "left", "length", "like", "ln", "locate", "log10", "log2", "lower", "lpad",
     "ltrim", "make_date", "map_keys", "map_size", "map_values", "md5", "minute", "mod", "month",
     "nanvl", "nullif", "nvl2", "octet_length", "pmod", "pow", "quarter", "radians",
-    "regexp_extract", "regexp_replace", "repeat", "replace", "reverse", "right", "rlike",
+    "regexp_count", "regexp_extract", "regexp_replace", "repeat", "replace", "reverse", "right", "rlike",
     "round", "rpad", "rtrim", "second", "sha1", "sha2", "sha256", "shiftleft", "shiftright",
     "shiftrightunsigned", "sign", "sin", "size", "slice", "split", "split_part", "sqrt",
     "starts_with", "struct", "substring", "tan", "timestamp_diff", "timestamp_micros",

@@ -470,6 +470,7 @@ FUNCTIONS: Mapping[str, Template] = {
     "like": _like(fold=False), "ilike": _like(fold=True),
     "rlike": lambda a: f"({a[0].sql} RLIKE {_regex(a)})",
     "regexp_replace": lambda a: f"regexp_replace({a[0].sql}, {_regex(a)}, {_word(a, 2)})",
+    "regexp_count": lambda a: f"regexp_count({a[0].sql}, {_regex(a)})",
     "regexp_extract": lambda a: f"regexp_extract({a[0].sql}, {_regex(a)}, {a[2].literal})",
     "timestamp_diff": _elapsed,
     "from_utc_timestamp": lambda a: f"from_utc_timestamp({a[0].sql}, {_word(a, 1)})",

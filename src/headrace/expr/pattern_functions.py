@@ -87,6 +87,15 @@ def regexp_replace(column: Column, pattern: str, by: str) -> Expr:
     return call("regexp_replace", column_of(column), pattern, by)
 
 
+@function(
+    "text word -> int",
+    lambda a: f"CAST(len(regexp_extract_all({a[0].sql}, {_consuming(a)})) AS INTEGER)",
+)
+def regexp_count(column: Column, pattern: str) -> Expr:
+    """How often a regular expression matches in it."""
+    return call("regexp_count", column_of(column), pattern)
+
+
 def _extract(args: Sequence[Term]) -> str:
     group, groups = args[2].literal, regex(str(args[1].literal)).groups
     if isinstance(group, int) and 0 <= group <= min(9, groups):
