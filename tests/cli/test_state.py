@@ -159,7 +159,8 @@ def test_what_all_keys_share_has_a_name_of_its_own(call, tmp_path):
         "p: 3 rows by k; k, n", "p.limits: 2 rows by key; key, value",
     ]  # fmt: skip
     assert lines(call("get", "p.limits", "--key", "key=2")) == [{"key": 2, "value": 20.0}]
-    assert lines(call("sql", 'SELECT sum(value) AS s FROM "p.limits"')) == [{"s": 30.0}]
+    asked = call("sql", 'SELECT sum(value) AS s FROM "p.limits"', "--json")
+    assert lines(asked) == [{"s": 30.0}]
     assert call("export", "p.limits", "limits.jsonl").exit_code == 0
     assert Path("limits.jsonl").read_text(encoding="utf-8").count("\n") == 2
     refused = call("get", "p.limits", "--key", "k=2")
@@ -179,7 +180,55 @@ def test_export_writes_a_file(ran, suffix):
 
 def test_sql_has_every_step_as_a_table(ran):
     query = "SELECT m.k, s.n FROM most m JOIN slid s USING (k) ORDER BY k, window_start LIMIT 1"
-    assert lines(ran("sql", query)) == [{"k": 0, "n": 4}]
+    assert lines(ran("sql", query, "--json")) == [{"k": 0, "n": 4}]
+
+
+NUMBERS = """
+    SELECT k, 'key ' || k AS name, sum(most) * 1000000 AS total, avg(most) / 8 AS mean,
+        (k + 0.5)::DECIMAL(5, 2) AS exact, nullif(k, 1) AS two
+    FROM most WHERE k < 2 GROUP BY k ORDER BY k
+"""
+
+
+def test_sql_shows_numbers_to_the_right_and_as_json_they_are_numbers(ran):
+    assert ran("sql", NUMBERS).stdout.splitlines() == [
+        "k  name      total   mean  exact   two",
+        "0  key 0  57000000  7.125   0.50     0",
+        "1  key 1  58000000   7.25   1.50  null",
+    ]
+    assert lines(ran("sql", NUMBERS, "--json", "--limit", "1")) == [
+        {"k": 0, "name": "key 0", "total": 57_000_000, "mean": 7.125, "exact": 0.5, "two": 0}
+    ]
+    assert '"total": 57000000,' in ran("sql", NUMBERS, "--json").stdout  # no text, no fraction
+
+
+def test_a_decimal_that_no_double_is_stays_exact(ran):
+    query = "SELECT 12345678901234567890.12::DECIMAL(30, 2) AS d FROM most LIMIT 1"
+    assert lines(ran("sql", query, "--json")) == [{"d": "12345678901234567890.12"}]
+    assert ran("sql", query).stdout.splitlines()[1] == "12345678901234567890.12"
+
+
+def test_get_says_that_a_window_is_closed(ran):
+    hr.EmbeddedLog().append("rows", [{"k": 7, "n": 1, "at": 600_000}])
+    Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until=None).drain()
+    forget(Path.cwd())
+
+    closed = ran("get", "slid", "--until", "00:00:10")
+    assert (closed.exit_code, closed.stdout) == (0, "")
+    assert closed.stderr == (
+        "'slid' has no state in that time: its watermark is 1970-01-01 00:09:59; "
+        "windows that end by then are closed, and their results emitted\n"
+    )
+    of_key = ran("get", "slid", "--key", "k=1").stderr
+    assert of_key.startswith("'slid' has no state for that key: its watermark is 1970")
+    assert ran("get", "most", "--key", "k=9").stderr == "'most' has no state for that key\n"
+    assert ran("get", "slid", "--key", "k=7").stderr == ""
+
+
+def test_get_says_that_every_window_of_an_ended_job_is_closed(call):
+    Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until="end").drain()
+    forget(Path.cwd())
+    assert "its input has ended, every window is closed" in call("get", "slid").stderr
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ stopped as asked, while it runs or starts; 1 the program or its data is wrong, 2
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -17,29 +18,28 @@ from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
 
-A job is a Python file that makes a [bold]hr.Job[/bold]; the commands about jobs take that file,
-or the folder where the job has run.
+A job is a Python file that makes an [bold]hr.Job[/bold]. The commands about jobs take
+that file; those about a job that has run also take its name or its folder.
 """
 EPILOG = """Try:
 
-[bold]headrace explain job.py[/bold]: how it will run; reads nothing, needs no Spark
-
-[bold]headrace run job.py --until end[/bold]: over what its inputs hold now, then end
-
-[bold]headrace run job.py[/bold]: for ever; Ctrl-C finishes the batch in hand
-
-[bold]headrace plan job.py[/bold]: after a change, what becomes of the state
-
-[bold]headrace jobs[/bold]: which jobs run here, and how far they are
-
-[bold]headrace why job.py[/bold]: why there is no output, and what it waits for
-
-[bold]headrace state get job.py STEP[/bold]: the state of a step, while the job runs
+[bold]headrace explain job.py[/bold]          how it will run; needs no Spark
+[bold]headrace run job.py --until end[/bold]  process what its inputs hold now, then end
+[bold]headrace run job.py[/bold]              run until Ctrl-C, which finishes the batch
+[bold]headrace plan job.py[/bold]             after a change: what happens to the state
+[bold]headrace jobs[/bold]                    which jobs run here, and how far they are
+[bold]headrace why job.py[/bold]              why there is no output yet
+[bold]headrace dead ls job.py[/bold]          rows that failed, and why
+[bold]headrace state get job.py STEP[/bold]   the state of a step, while the job runs
 """
 
 
 class _Commands(TyperGroup):
-    """Every command, with errors as a user should read them."""
+    """Every command, with help and errors as a user should read them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _unwrap(self)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -49,6 +49,13 @@ class _Commands(TyperGroup):
             for note in getattr(error, "__notes__", ()):
                 typer.echo(note, err=True)
             raise typer.Exit(1) from error
+
+
+def _unwrap(command: Any) -> None:
+    """Each paragraph of help as one line: the terminal's width breaks it, not the source's."""
+    command.help = re.sub(r"(?<=\S)\n[ ]*(?=\S)", " ", command.help or "")
+    for inner in getattr(command, "commands", {}).values():
+        _unwrap(inner)
 
 
 app = typer.Typer(

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 app = typer.Typer(
-    help="The dead letters of a job: rows on which something failed, with the reason.",
+    help="The dead letters of a job: rows that failed, with the reason.",
+    epilog="Try:\n\n[bold]headrace dead count job.py[/bold]\n"
+    "[bold]headrace dead show job.py[/bold]",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -47,7 +49,9 @@ def list_letters(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest dead letters, newest last: number, epoch, place, step and error.
+    """List the newest dead letters, the newest last.
+
+    Of each its number, the epoch, the step that failed, the place in the input, and the error.
 
     Example: [bold]headrace dead ls fire-alarm --step parse[/bold]
     """
@@ -63,14 +67,14 @@ def show(
     place: Place,
     number: Annotated[
         int | None,
-        typer.Argument(help="As `dead ls` numbers them; else the newest.", metavar="NUMBER"),
+        typer.Argument(help="As `dead ls` shows it. Default: the newest.", metavar="NUMBER"),
     ] = None,
     step: Step = None,
     job: Name = None,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a dead letter whole: where it came from, what failed, the traceback, the record.
+    """Show one dead letter with its record and traceback.
 
     Example: [bold]headrace dead show fire-alarm 3[/bold]
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Place = Annotated[
     Path,
     typer.Argument(
-        help="A job's folder, its name below .headrace/jobs, or the Python file that makes it.",
+        help="A job's folder, its name in .headrace/jobs, or its Python file.",
         metavar="FOLDER_OR_FILE",
         show_default=False,
     ),
@@ -69,11 +70,11 @@ def job_at(place: Path, job: str | None = None, folder: str | None = None) -> Jo
 def jobs(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Where the jobs are. Else .headrace/jobs.", metavar="DIR"),
+        typer.Argument(help="Where the jobs are. Default: .headrace/jobs.", metavar="DIR"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs of a folder: which run, how far each is, and what it has read.
+    """List the jobs of a folder: which run, and how far each is.
 
     Example: [bold]headrace jobs[/bold]
     """
@@ -89,7 +90,7 @@ def jobs(
 
 
 def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Show how a job is doing: whether it runs, its last batch, and where every record went.
+    """Show whether a job runs, its last batch and what became of records.
 
     Example: [bold]headrace status fire-alarm[/bold]
     """
@@ -118,9 +119,10 @@ def history(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the last batches of a job, newest last: what each read and wrote, and how long it took.
+    """List the last batches of a job, the newest last.
 
-    As many are there as manifests are stored (`keep_epochs`, 20 if nothing else is set).
+    What each read and wrote, and how long it took. There are as many as manifests are stored:
+    `keep_epochs`, by default 20.
 
     Example: [bold]headrace history fire-alarm --last 5[/bold]
     """
@@ -153,7 +155,9 @@ def stop(
         float, typer.Option(help="How long to wait for it to stop.", metavar="SECONDS")
     ] = 60.0,
 ) -> None:
-    """Stop a running job: it finishes the batch in hand, and goes on from there when started again.
+    """Stop a running job once its current batch is done.
+
+    It continues from there when it is started again.
 
     Example: [bold]headrace stop fire-alarm[/bold]
     """
@@ -247,9 +251,14 @@ def _ago(progress: Progress, now: int) -> str:
 def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     """As a table: numbers to the right, and the last column as long as it is."""
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     numbers = [any(isinstance(row.get(column), int) for row in rows) for column in columns]
-    for line in [list(columns), *cells]:
+    print_cells(columns, cells, numbers)
+
+
+def print_cells(heads: Sequence[str], cells: list[list[str]], numbers: list[bool]) -> None:
+    """Texts in columns; those of numbers are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    for line in [list(heads), *cells]:
         parts = [
             text.rjust(width) if number else text.ljust(width)
             for text, width, number in zip(line, widths, numbers, strict=True)

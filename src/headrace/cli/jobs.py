@@ -16,43 +16,46 @@ import headrace as hr
 from headrace.cli.loading import load_job
 from headrace.engine.interrupts import acting, say_stopped
 
-File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(help="A Python file that makes a job.", metavar="FILE", show_default=False)
+]
 Name = Annotated[
     str | None, typer.Option("--job", help="Which job, if the file makes several.", metavar="NAME")
 ]
 Folder = Annotated[
     str | None,
     typer.Option(
-        help="The job's folder: all it remembers. Else .headrace/jobs/NAME.", metavar="DIR"
+        help="The job's folder, with all its state. Default: .headrace/jobs/NAME.", metavar="DIR"
     ),
 ]
 Drop = Annotated[
     list[str] | None,
     typer.Option(
-        help="A step or input that is gone and whose state may go, or an output whose earlier "
-        "rows may be gone. Repeatable.",
+        help="A step or input that the program no longer has and whose state may be dropped, or "
+        "an output whose earlier rows may be lost. Repeatable.",
         metavar="NAME",
     ),
 ]
 DropAll = Annotated[bool, typer.Option("--drop-all", help="Drop all state that no step uses.")]
 TakeOver = Annotated[
-    bool, typer.Option("--take-over", help="Take the folder from a run that is alive.")
+    bool, typer.Option("--take-over", help="Take the folder over from a running driver.")
 ]
 GoBack = Annotated[
-    bool, typer.Option("--go-back", help="Go on from a folder that is older than its outputs.")
+    bool, typer.Option("--go-back", help="Continue from a folder older than its outputs.")
 ]
 ForGood = Annotated[
     bool,
     typer.Option(
-        "--for-good", help="Let --until end close the windows of a job that ran without an end."
+        "--for-good",
+        help="Allow --until end for a job that has run without it; closes its windows.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 Until = Annotated[
     Literal["now", "end"] | None,
     typer.Option(
-        help="now: read what is there now and stop; the next run goes on. end: close every "
-        "window, too, and end for good."
+        help="now: process what the inputs hold now, then stop; the next run continues. end: "
+        "also close every window, and end for good."
     ),
 ]
 
@@ -62,18 +65,21 @@ def run(
     job: Name = None,
     until: Until = None,
     master: Annotated[
-        str | None, typer.Option(help="Spark master, such as local[2]. Else local[*].")
+        str | None,
+        typer.Option(
+            help="Spark master: local[2], spark://host:7077. Default: local[*].", metavar="URL"
+        ),
     ] = None,
     folder: Folder = None,
     target_batch: Annotated[
-        str | None, typer.Option(help="Batch time to aim at: 500ms, 2s.", metavar="TIME")
+        str | None, typer.Option(help="Time that a batch should take: 500ms, 2s.", metavar="TIME")
     ] = None,
     max_batch: Annotated[
         int | None,
-        typer.Option(help="Rows a batch, for throughput instead of a target time.", metavar="ROWS"),
+        typer.Option(help="Rows in a batch, instead of a time; for throughput.", metavar="ROWS"),
     ] = None,
     parallelism: Annotated[
-        int | None, typer.Option(help="Tasks per level. Else one per core.", metavar="TASKS")
+        int | None, typer.Option(help="Tasks per level. Default: one per core.", metavar="TASKS")
     ] = None,
     drop: Drop = None,
     drop_all: DropAll = False,
@@ -81,13 +87,13 @@ def run(
     go_back: GoBack = False,
     for_good: ForGood = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show Spark's own text if it fails.")
+        bool, typer.Option("--debug", help="On failure, show Spark's own text as well.")
     ] = False,
 ) -> None:
-    """Run the job in FILE on Spark until it ends, or until Ctrl-C, SIGTERM or SIGHUP.
+    """Run the job in FILE on Spark, until it ends or is stopped.
 
-    They finish the batch in hand; a second one does not. A job that was stopped, or killed, goes
-    on from its folder where its last batch ended.
+    Ctrl-C, SIGTERM and SIGHUP let the current batch finish; a second one does not wait for it.
+    A job that was stopped or killed continues after its last complete batch.
 
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
@@ -127,9 +133,10 @@ def _leave(name: str, number: int) -> None:
 
 
 def explain(file: File, job: Name = None, as_json: AsJson = False) -> None:
-    """Show how the job in FILE will run: what is fused, what is sent, what is Python and why.
+    """Show how the job in FILE will run, without running it.
 
-    Nothing is read or started.
+    Which steps run together, where rows are sent between tasks, which steps run as Python and
+    why, and what each output guarantees. Reads no input and needs no Spark.
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
@@ -151,10 +158,11 @@ def plan(
     go_back: GoBack = False,
     for_good: ForGood = False,
 ) -> None:
-    """Compare the job in FILE with its folder: what is same, new, renamed, dropped, refused.
+    """Show what happens to the state if the job in FILE starts now.
 
-    Makes every check that a start makes, inputs and outputs included, and changes nothing. Exit
-    code 1 if a start with the same options would be refused.
+    Compares the program with the job's folder: each step, input and output is the same, new,
+    renamed, dropped or refused. Makes every check that a start makes, and changes nothing.
+    The exit code is 1 if a start with the same options would be refused.
 
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
@@ -170,10 +178,13 @@ def plan(
 
 
 def warm() -> None:
-    """Make a class archive for Spark's JVM: once per installation; halves every later start.
+    """Make every later start of Spark faster; once per installation.
 
-    Takes about half a minute, and 170 MB with the installed package or, where that cannot be
-    written, in your cache. Once more after an upgrade of Java or PySpark.
+    Writes a class archive for Spark's JVM, which halves the time of a start. Takes about half a
+    minute, and 170 MB beside the installed package or, where that cannot be written, in your
+    cache. Repeat it after an upgrade of Java or PySpark.
+
+    Example: [bold]headrace warm[/bold]
     """
     from headrace.engine.archive import record
 

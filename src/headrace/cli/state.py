@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.jobs import File, Folder, Name
+from headrace.cli.folders import print_cells
+from headrace.cli.jobs import AsJson, File, Folder, Name
 from headrace.cli.loading import load_job
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import RunError, StateError
@@ -21,18 +23,23 @@ if TYPE_CHECKING:
     from headrace.state.epochs import EpochLog
 
 app = typer.Typer(
-    help="The state of a job's steps, as of its last epoch: while it runs, or after.",
+    help="The state of a job's steps, while it runs or after.\n\n"
+    "What you see is the state after the last complete batch.",
+    epilog="Try:\n\n[bold]headrace state ls job.py[/bold]\n"
+    "[bold]headrace state get job.py STEP --limit 5[/bold]",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
-Step = Annotated[str, typer.Argument(help="The step, as `headrace state ls` names it.")]
+Step = Annotated[
+    str, typer.Argument(help="The step, as `headrace state ls` names it.", metavar="STEP")
+]
 Limit = Annotated[int, typer.Option(help="Rows to show at most.", metavar="ROWS")]
 
 
 @app.command("ls")
 def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
-    """List the steps with state: their key, how many rows, and their columns.
+    """List the steps that have state: key, rows and columns of each.
 
     Example: [bold]headrace state ls examples/fire_alarm.py[/bold]
     """
@@ -53,22 +60,31 @@ def get(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help='COLUMN=VALUE or "COLUMN is null", once for each column of the key. '
-            "All keys if left out."
+            help='Or "COLUMN is null"; once for each column of the key. Default: all keys.',
+            metavar="COLUMN=VALUE",
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help='For windows: from this time, "21:00" or a date with it.')
+        str | None,
+        typer.Option(
+            help='Windows from this time on: "21:00", "2026-03-01 21:00".', metavar="TIME"
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="For windows: up to this time.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Windows up to this time.", metavar="TIME")
+    ] = None,
     top: Annotated[
-        str | None, typer.Option(help="Those with the largest value of this column first.")
+        str | None,
+        typer.Option(help="Sort by this column, largest value first.", metavar="COLUMN"),
     ] = None,
     limit: Limit = 20,
     job: Name = None,
     folder: Folder = None,
 ) -> None:
     """Show the state of a step, one JSON object a line.
+
+    A window is state until the watermark passes its end; then its result is in the output.
+    Times are in UTC.
 
     Example: [bold]headrace state get job.py averages --key area=area-1[/bold]
 
@@ -82,13 +98,15 @@ def get(
     else:
         rows = state.top(limit, top) if top else state.to_arrow()
     _show(rows, limit)
+    if not rows.num_rows:
+        typer.echo(_nothing(state, key), err=True)
 
 
 @app.command("export")
 def export(
     file: File,
     step: Step,
-    to: Annotated[Path, typer.Argument(help="A file: .parquet, .csv or .jsonl.")],
+    to: Annotated[Path, typer.Argument(help="A .parquet, .csv or .jsonl file.", metavar="TO")],
     job: Name = None,
     folder: Folder = None,
 ) -> None:
@@ -104,19 +122,24 @@ def export(
 @app.command("sql")
 def sql(
     file: File,
-    query: Annotated[str, typer.Argument(help="SQL; every step with state is a table.")],
+    query: Annotated[str, typer.Argument(help="One SELECT of DuckDB's SQL.", metavar="QUERY")],
     limit: Limit = 20,
     job: Name = None,
     folder: Folder = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Query the state in SQL; each step is a table of its name.
+    """Query the state with SQL; each step is a table of that name.
 
     Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
     """
     from headrace.inspect.step_state import ask
 
     program, log = _opened(file, job, folder)
-    _show(ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)}), limit)
+    rows = ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)})
+    if as_json:
+        _show(rows, limit)
+    else:
+        _show_table(rows, limit)
 
 
 def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:
@@ -166,11 +189,55 @@ def _parsed(state: StepState, texts: list[str]) -> dict[str, Any]:
     return values
 
 
+def _nothing(state: StepState, key: list[str] | None) -> str:
+    """Why no rows are shown: of a window, mostly because it is closed."""
+    from headrace.inspect.progress import moment
+
+    nothing = f"{state.name!r} has no state{' for that key' if key else ''}"
+    watermark, sliced = state.snapshot.watermark, (state.since, state.until) != (MIN_TIME, MAX_TIME)
+    if state.node.what.kind not in ("window", "cogroup") or watermark == MIN_TIME:
+        return nothing
+    if watermark == MAX_TIME:
+        return f"{nothing}: its input has ended, every window is closed and its result emitted"
+    return (
+        f"{nothing}{' in that time' if sliced else ''}: its watermark is {moment(watermark)}; "
+        "windows that end by then are closed, and their results emitted"
+    )
+
+
 def _show(rows: pa.Table, limit: int) -> None:
     for row in rows.slice(0, limit).to_pylist():
         typer.echo(_line(row))
+    _say_more(rows, limit)
+
+
+def _show_table(rows: pa.Table, limit: int) -> None:
+    """Rows in columns, numbers to the right."""
+    import pyarrow as pa
+
+    numbers = [
+        any(
+            test(f.type)
+            for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        )
+        for f in rows.schema
+    ]
+    columns = [[_cell(value) for value in c.to_pylist()] for c in rows.slice(0, limit).columns]
+    print_cells(rows.column_names, [list(line) for line in zip(*columns, strict=True)], numbers)
+    _say_more(rows, limit)
+
+
+def _say_more(rows: pa.Table, limit: int) -> None:
     if rows.num_rows > limit:
         typer.echo(f"... {rows.num_rows - limit:,} more; --limit shows them", err=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return value if isinstance(value, str) else _line(value).strip('"')
 
 
 def _flat(rows: pa.Table) -> pa.Table:
@@ -187,7 +254,15 @@ def _flat(rows: pa.Table) -> pa.Table:
 
 
 def _line(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """A decimal as a number where that is exact (a sum of integers is a decimal to DuckDB)."""
+    if isinstance(value, Decimal):
+        number = int(value) if value == value.to_integral_value() else float(value)
+        return number if Decimal(repr(number)) == value else f"{value:f}"
+    return str(value)
 
 
 def _write(rows: pa.Table, to: Path) -> None:

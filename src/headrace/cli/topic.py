@@ -24,10 +24,10 @@ from headrace.schema import ddl_of
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Topics of the embedded log: make, show, fill, read and delete them.\n\n"
+    help="Topics of the embedded log: create, fill, read and delete them.\n\n"
     "A topic is a set of partitions, each a sequence of records that is only appended to.",
-    epilog="Try:\n\n[bold]headrace topic create words[/bold]\n\n"
-    "[bold]echo hello | headrace topic produce words[/bold]\n\n"
+    epilog="Try:\n\n[bold]headrace topic create words[/bold]\n"
+    "[bold]echo hello | headrace topic produce words[/bold]\n"
     "[bold]headrace topic consume words --from-beginning --no-follow[/bold]",
 )
 
@@ -39,7 +39,7 @@ Folder = Annotated[
         envvar="HEADRACE_LOG",
         metavar="DIR",
         show_default=False,
-        help="The log's folder. Else .headrace/log here.",
+        help="The log's folder. Default: .headrace/log.",
     ),
 ]
 
@@ -47,26 +47,30 @@ Folder = Annotated[
 @app.command()
 def create(
     name: Name,
-    partitions: Annotated[int, typer.Option(help="How many may be read in parallel.")] = 1,
+    partitions: Annotated[
+        int, typer.Option(help="How many can be read in parallel.", metavar="N")
+    ] = 1,
     schema: Annotated[
         str | None,
-        typer.Option(help='Columns: "area string, at timestamp". Without: bytes.', metavar="DDL"),
+        typer.Option(help='Columns: "area string, at timestamp". Default: bytes.', metavar="DDL"),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Equal values here share a partition.", metavar="COLUMN")
+        str | None,
+        typer.Option(help="Rows with the same value share a partition.", metavar="COLUMN"),
     ] = None,
     retention: Annotated[
-        str | None, typer.Option(help="Forget records older than 7d, 12h.", metavar="TIME")
+        str | None, typer.Option(help="Delete records older than this: 7d, 12h.", metavar="TIME")
     ] = None,
     retention_bytes: Annotated[
-        str | None, typer.Option(help="Keep about 1GB, 500MB a partition.", metavar="SIZE")
+        str | None, typer.Option(help="Size to keep of each partition: 1GB, 500MB.", metavar="SIZE")
     ] = None,
     log: Folder = None,
 ) -> None:
-    """Make a topic: typed columns with --schema, else records of bytes.
+    """Create a topic: of typed columns with --schema, else of bytes.
 
-    Example: [bold]headrace topic create readings --schema "area string, celsius double"
-    --key area --partitions 4 --retention 7d[/bold]
+    Example: [bold]headrace topic create words[/bold]
+
+    Example: [bold]headrace topic create temps --schema "area string, c double"[/bold]
     """
     limit = None if retention_bytes is None else bytes_of(retention_bytes)
     info = EmbeddedLog(log).create(name, partitions, schema, key, retention, limit)
@@ -75,7 +79,7 @@ def create(
 
 @app.command("list")
 def list_topics(log: Folder = None, as_json: AsJson = False) -> None:
-    """List the topics with what they hold.
+    """List the topics: partitions, records and size of each.
 
     Example: [bold]headrace topic list --log /data/log[/bold]
     """
@@ -95,9 +99,9 @@ def list_topics(log: Folder = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def describe(name: Name, log: Folder = None, as_json: AsJson = False) -> None:
-    """Show a topic's settings, and the offsets and size of each partition.
+    """Show a topic's settings, and its partitions: offsets and sizes.
 
-    Example: [bold]headrace topic describe readings[/bold]
+    Example: [bold]headrace topic describe temps[/bold]
     """
     info = EmbeddedLog(log).describe(name)
     if as_json:
@@ -121,16 +125,20 @@ def produce(
     key: Annotated[
         str | None,
         typer.Option(
-            help="Column whose value chooses the partition; for a byte topic, a JSON field.",
+            help="The column that chooses the partition; of a byte topic, a JSON field.",
             metavar="FIELD",
         ),
     ] = None,
-    partition: Annotated[int | None, typer.Option(help="Append to this one only.")] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Append to this one only.", metavar="N")
+    ] = None,
     log: Folder = None,
 ) -> None:
-    """Append lines from standard input: JSON objects to a typed topic, text to another.
+    """Append the lines of standard input to a topic.
 
-    Example: [bold]echo '{"area": "a", "celsius": 21.5}' | headrace topic produce readings[/bold]
+    Of a typed topic each line is a JSON object, of another any text.
+
+    Example: [bold]echo '{"area": "a", "c": 21.5}' | headrace topic produce temps[/bold]
     """
     store = EmbeddedLog(log)
     producer = Producer(store, store.describe(name), key, partition)
@@ -146,27 +154,29 @@ def produce(
 def consume(
     name: Name,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="From the earliest record kept.")
+        bool, typer.Option("--from-beginning", help="Start at the earliest record.")
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
-            help="From what was appended since: 10m ago, or 2026-03-01T12:00.", metavar="TIME"
+            help="Start with what was appended since: 10m ago, 2026-03-01T12:00.", metavar="TIME"
         ),
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--max", help="Stop after so many.", metavar="N", min=0)
+        int | None, typer.Option("--max", help="Stop after this many records.", metavar="N", min=0)
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for more, until Ctrl-C.")
     ] = True,
-    partition: Annotated[int | None, typer.Option(help="Read this one only.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Read this one only.", metavar="N")] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Of a byte topic: key, tab, value.")] = False,
     log: Folder = None,
 ) -> None:
-    """Print records: JSON lines of a typed topic, the text of another.
+    """Print the records of a topic, and wait for more.
 
-    Example: [bold]headrace topic consume readings --from-beginning --no-follow --max 10[/bold]
+    Those of a typed topic are printed as JSON, those of another as text.
+
+    Example: [bold]headrace topic consume temps --from-beginning --no-follow --max 10[/bold]
     """
     consumer = Consumer(EmbeddedLog(log), name, partition, keys)
     consumer.seek(from_beginning, since)
@@ -186,9 +196,9 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     log: Folder = None,
 ) -> None:
-    """Delete a topic and all its records. There is no way back.
+    """Delete a topic and all its records; this cannot be undone.
 
-    Example: [bold]headrace topic delete readings --yes[/bold]
+    Example: [bold]headrace topic delete temps --yes[/bold]
     """
     store = EmbeddedLog(log)
     info = store.describe(name)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def why(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Say why a job gives no output: what it waits for, the most likely reason first.
+    """Explain why a job has no output, the likeliest reason first.
 
     A window emits its result when the watermark passes its end, and the watermark is as slow
     as the slowest split. So an empty output is mostly one of these: an input without rows, a
     filter that lets nothing through, rows that are all late, a split that is silent but not
     idle yet, a window that is not over. Each is named with its step, its split and its time.
 
-    Reads the last batch's manifest; the job may run or not, and nothing is changed.
+    Works whether the job is running or not, and changes nothing.
 
     Example: [bold]headrace why examples/fire_alarm.py[/bold]
 
