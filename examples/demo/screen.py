@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headrace.inspect.progress import Meter, status_line
 
-_COLUMNS = 4
+_CELL = 25  # characters of an area: its name, a temperature, a bar of ten
 _EVERY = 5.0  # seconds between plain lines
 
 
@@ -71,15 +71,22 @@ class Screen:
         return status_line(self._last, self._meter.rate(now), now, width)
 
     def _draw(self) -> Group:
-        table = Table(title="average of the last minute, by area", title_justify="left", box=None)
-        for _ in range(_COLUMNS):
-            table.add_column(width=28)
+        """A frame that fits: no line is broken or reaches the last column, where some terminals
+        begin a new one; so the next frame covers all of this one."""
+        width = self._console.width - 1
+        columns = max(1, min(4, (width + 2) // (_CELL + 2)))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for _ in range(columns):
+            table.add_column(width=_CELL, no_wrap=True)
         cells = [self._cell(area) for area in self._areas]
-        for i in range(0, len(cells), _COLUMNS):
-            table.add_row(*cells[i : i + _COLUMNS])
+        for i in range(0, len(cells), columns):
+            table.add_row(*cells[i : i + columns])
+        title, alarms = (
+            Text(t, "italic") for t in ("average of the last minute, by area", "alarms")
+        )
         recent = [Text(line) for line in self._alarms[-6:]] or [Text("no alarm yet", style="dim")]
-        status = Text(self._status(self._console.width), style="dim")
-        return Group(table, Text("alarms", style="italic"), *recent, status)
+        status = Text(self._status(width), style="dim")
+        return Group(title, table, alarms, *recent, status)
 
     def _cell(self, area: str) -> Text:
         celsius = self._celsius.get(area)
