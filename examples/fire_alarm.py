@@ -1,10 +1,12 @@
-"""The fire alarm: an area burns when its last minute was hot on average and there is smoke."""
+"""The fire alarm: an area burns when its last minute was above 40 °C on average, with smoke."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 import headrace as hr
 from headrace import col
+
+HOT, SMOKY = 40, 0.3  # °C, density
 
 
 @dataclass
@@ -38,7 +40,7 @@ class FireAlarm(hr.KeyedProcess):
         return self.judge(ctx.key, row.at)
 
     def judge(self, area, at):
-        burning = self.celsius > 45 and self.density > 0.3
+        burning = self.celsius > HOT and self.density > SMOKY
         if burning != self.burning:
             self.burning = burning
             return (area, burning, self.celsius, self.density, at)

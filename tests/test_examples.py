@@ -19,7 +19,7 @@ import headrace as hr
 from headrace.cli.loading import load_job
 from headrace.clock import ManualClock
 from headrace.inspect.progress import Progress
-from headrace.testing import Driver
+from headrace.testing import Driver, Harness
 
 FIRE_ALARM = Path(__file__).resolve().parents[1] / "examples" / "fire_alarm.py"
 BEGIN = 1_700_000_000  # seconds
@@ -130,6 +130,16 @@ def test_it_finds_exactly_the_fires_that_were_set(played: Played) -> None:
     for fire in FIRES:
         assert fire.start < raised[fire.area] < fire.start + 120
         assert fire.end < cleared[fire.area] < fire.end + 180
+
+
+@pytest.mark.parametrize(("celsius", "burns"), [(40.0, False), (40.01, True)])
+def test_it_burns_above_40_degrees_and_with_smoke(celsius: float, burns: bool) -> None:
+    with Harness(load_job(FIRE_ALARM)) as test:
+        at = datetime(1970, 1, 1, 0, 10, tzinfo=UTC)
+        test.send("smoke", [{"area": "a", "density": 0.31, "at": at}])
+        test.send("temperature", [{"area": "a", "celsius": celsius, "at": at}])
+        test.end()
+        assert [row["alarm"] for row in test.output("alarms.write")] == ([True] if burns else [])
 
 
 def test_every_record_is_accounted_for_as_the_generator_made_it(played: Played) -> None:

@@ -27,7 +27,7 @@ def draw(
         axes.plot(times, values, color=colour, lw=1.6 if label else 0.7, label=label)
     for area, start, stop in spans(alarms, end):
         axes.axvspan(start, stop, color=colours[area], alpha=0.15, lw=0)
-    axes.axhline(45, color="0.4", ls="--", lw=0.8, label="hot")
+    axes.axhline(40, color="0.4", ls="--", lw=0.8, label="hot")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set(title="Fire alarm: average of the last minute by area; shaded while the alarm is on",
              ylabel="°C")  # fmt: skip

@@ -92,7 +92,7 @@ class Screen:
         celsius = self._celsius.get(area)
         if celsius is None:
             return Text(f"{area}      -", style="dim")
-        style = "bold white on red" if area in self._burning else "yellow" if celsius > 45 else ""
+        style = "bold white on red" if area in self._burning else "yellow" if celsius > 40 else ""
         bar = "▇" * max(0, min(10, round((celsius - 15) / 7)))
         return Text(f"{area} {celsius:6.1f} {bar}", style=style)
 
