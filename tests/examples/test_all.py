@@ -9,7 +9,16 @@ import pytest
 from headrace.cli.loading import load_job
 from tests.examples.playing import EXAMPLES
 
-NAMES = ["digest", "enrolment", "fraud", "page_views", "pagerank", "spam", "wikipedia"]
+NAMES = [
+    "access_log",
+    "digest",
+    "enrolment",
+    "fraud",
+    "page_views",
+    "pagerank",
+    "spam",
+    "wikipedia",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
