@@ -26,6 +26,15 @@ def test_every_picture_of_the_guide_comes_from_a_script(drawn: Path) -> None:
     assert all(path.read_bytes().startswith(PNG) for path in drawn.iterdir())
 
 
+def test_every_example_has_a_picture_that_a_page_shows() -> None:
+    root = PICTURES.parents[1]
+    generators = {"lines", "posts"}
+    examples = {path.stem for path in (root / "examples").glob("*.py")} - generators
+    pages = [root / "README.md", *(root / "docs" / "guide").glob("*.md")]
+    shown = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert [n for n in sorted(examples) if f"pictures/{n.replace('_', '-')}.png" not in shown] == []
+
+
 def test_the_scripts_draw_what_headrace_gives() -> None:
     made = runpy.run_path(str(PICTURES / "windows.py"))
     (tumbling, *_), windows_of = made["PICTURES"]["tumbling"], made["windows_of"]
