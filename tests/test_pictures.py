@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def test_every_example_has_a_picture_that_a_page_shows() -> None:
     pages = [root / "README.md", *(root / "docs" / "guide").glob("*.md")]
     shown = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert [n for n in sorted(examples) if f"pictures/{n.replace('_', '-')}.png" not in shown] == []
+
+
+def test_speeds_are_the_newest_of_the_history() -> None:
+    made = runpy.run_path(str(PICTURES / "speed.py"))
+    history = PICTURES.parents[1] / "bench" / "history.jsonl"
+    runs = [json.loads(line) for line in history.read_text(encoding="utf-8").splitlines()]
+    found = made["newest"]()
+    for job in {job for row in made["JOBS"].values() for job in row if job}:
+        last = next(run for run in reversed(runs) if job in run["rows"] and not run["quick"])
+        assert found[job][:2] == (last["rows"][job][0], last["at"][:10])
 
 
 def test_the_scripts_draw_what_headrace_gives() -> None:
