@@ -80,6 +80,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "api.job": {
         "MOST_SLOTS": "a limit that is refused",
     },
+    "api.looking": {
+        "Looking.head(n)": "rows shown",
+        "Looking.show(n)": "rows shown",
+    },
     "api.loops": {
         "Loops.iterate(most)": "a limit that is refused",
         "_MOST_LEVELS": "a limit that is refused",
@@ -89,6 +93,9 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "callables": {
         "_LONG": "what a digest covers",
+    },
+    "cells": {
+        "WIDEST": "characters printed",
     },
     "cli.dead": {
         "_SHORT": "characters printed",
@@ -203,6 +210,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.topic": {
         "FORMAT": "a version",
     },
+    "look.in_process": {
+        "Driver.__init__(tasks)": "the user's",
+        "Driver.drain(most)": "a limit that is refused",
+    },
     "ops.agg.exact": {
         "_DIGITS": "what a double holds",
         "_HUGE": "the layout of terms",
@@ -272,6 +283,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.lines": {
         "COUNTED": "how far lines are counted for a message",
     },
+    "sources.looked": {
+        "ENDLESS_ROWS": "rows shown",
+    },
     "state.epochs": {
         "EpochLog.prune(most)": "drawn in its tests",
     },
@@ -291,8 +305,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_YEARS": "what is drawn",
     },
     "testing.drive": {
-        "Driver.__init__(tasks)": "the user's",
-        "Driver.drain(most)": "a limit that is refused",
         "MANY": "no limit",
     },
     "testing.harness": {

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "settings", "arrays", "isolate", "import_path", "files",
-    "callables", "at_rest",
+    "callables", "at_rest", "cells",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -45,10 +45,12 @@ ROOMS = {
     "driver": (*JOB, "epoch", "task"),
     "inspect": (*JOB, "epoch", "task", "driver"),
     "engine": (*JOB, "epoch", "task", "driver", "inspect"),
-    "testing": (*JOB, "epoch", "task", "driver", "inspect", "api"),
+    "look": (*JOB, "epoch", "task", "driver", "inspect"),
+    "testing": (*JOB, "epoch", "task", "driver", "inspect", "look", "api"),
 }
 # Single modules that may import more than their room does.
 MORE = {
+    "look/on_spark": ("engine",),  # imported only when a step needs Spark
     "testing/on_spark": ("engine",),  # imported only when a test asks for Spark
     "testing/transcript": ("top",),  # a transcript's program is written as users write theirs
 }

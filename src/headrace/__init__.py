@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace import functions, hints
-from headrace.api import triggers
+from headrace.api import looking, triggers
 from headrace.api.job import Job
 from headrace.api.keyed import KeyedStream, Table, connect, join_all
 from headrace.api.lookups import spark_table, sql_table, table_file
@@ -68,9 +68,12 @@ from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.engine.run import Run
     from headrace.engine.start_run import run
     from headrace.inspect.step_state import StepState, peek
+    from headrace.plan.part import Part
 
 __version__ = "0.1.0"
 
@@ -169,3 +172,13 @@ def __getattr__(name: str) -> Any:
 
         return getattr(step_state, name)
     raise hints.no_such_name("headrace", name, __all__)
+
+
+def _look(part: Part, rows: int) -> tuple[pa.Table, str]:
+    from headrace.look import look  # what runs a job is imported when one runs
+
+    return look(part, rows)
+
+
+looking.connect(_look)
+del looking

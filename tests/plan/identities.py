@@ -24,7 +24,7 @@ WITHOUT_STATE = {
     "named", "filter", "where", "select", "with_columns", "drop", "rename", "map", "flat_map",
     "explode", "map_batches", "tap", "split", "union", "key_by", "window", "broadcast", "connect",
     "write", "map_async", "repeat", "table", "schema", "name", "keys", "unkeyed", "late",
-    "branch", "transform",
+    "branch", "transform", "head", "show",
 }  # fmt: skip
 
 Build = Callable[..., Any]

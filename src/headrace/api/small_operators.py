@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.api.handles import JoinT, Results, StepBuilder, StreamT, TableT, TimedT, names_of
 from headrace.api.joins import Joins
+from headrace.api.looking import Looking
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
 from headrace.clock import Duration
@@ -315,5 +316,6 @@ class SharedMethods(
     Joins[StreamT, TimedT, JoinT, TableT],
     Lookups[StreamT, TimedT, JoinT, TableT],
     Loops[StreamT, TimedT, JoinT, TableT],
+    Looking,
 ):
     """Methods of streams with a key and without."""

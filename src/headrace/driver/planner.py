@@ -35,6 +35,7 @@ class Pace:
     until: str | None = None  # "end", "now", or for ever
     target_ms: int = 1_000
     max_batch: int | None = None
+    first_batch: int | None = None  # rows to begin with, if not as many as usual
 
 
 class Planner:
@@ -48,7 +49,7 @@ class Planner:
         program = bundle.program
         self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
-        self._admission = Admission(pace.target_ms, pace.max_batch)
+        self._admission = Admission(pace.target_ms, pace.max_batch, pace.first_batch)
         self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
@@ -326,9 +327,12 @@ _INFORMATIVE = 1.5  # batches whose rows differ by this factor show what rows co
 
 
 class Admission:
-    def __init__(self, target_ms: int, max_batch: int | None = None) -> None:
+    def __init__(
+        self, target_ms: int, max_batch: int | None = None, first: int | None = None
+    ) -> None:
         self._target, self._max = target_ms, max_batch
-        self._allowed = _FIRST
+        self._allowed = _FIRST if first is None else first
+        self._least = min(_LEAST, self._allowed)
         self._admitted: int | None = None
         self._batches = 0
         self._last: tuple[int, float] | None = None  # rows and time of a batch before
@@ -356,7 +360,7 @@ class Admission:
         if admitted * 2 >= self._allowed or ms > aim:
             factor = (aim - self._fixed) / max(ms - self._fixed, 1.0)
             factor = min(_GROWTH, max(_SHRINK, factor))
-            self._allowed = max(_LEAST, int(min(admitted, self._allowed) * factor))
+            self._allowed = max(self._least, int(min(admitted, self._allowed) * factor))
 
     def _learn(self, rows: int, ms: float) -> None:
         """From two batches of different size: what a row costs, and what is left without rows."""

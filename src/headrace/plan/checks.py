@@ -18,12 +18,12 @@ from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     Dead,
     Node,
-    Python,
     Read,
     Select,
     Stateful,
     Union,
     Write,
+    is_end,
 )
 from headrace.plan.process_checks import process_checks
 from headrace.schema import ddl_of, ddl_type
@@ -35,7 +35,7 @@ Problems = Iterator[PlanError]
 def check(draft: Draft) -> list[PlanError]:
     """Every problem of the program, in the order of the user's file."""
     graph = draft.graph()
-    problems = [*draft.problems, *(p for find in CHECKS for p in find(graph))]
+    problems = [*draft.problems_of(graph), *(p for find in CHECKS for p in find(graph))]
     unique = {(p.code, p.message, p.site): p for p in problems}
     return sorted(unique.values(), key=lambda p: (p.site.file, p.site.line) if p.site else ("", 0))
 
@@ -190,7 +190,7 @@ def _place(uri: str) -> str:
 
 
 def nowhere(graph: Graph) -> Problems:
-    if not any(map(_ends, graph)):
+    if not any(map(is_end, graph)):
         yield PlanError(
             "HR-PLAN-005",
             "the job has no output",
@@ -200,7 +200,7 @@ def nowhere(graph: Graph) -> Problems:
         return
     used = {e.node.name for n in graph for e in n.inputs}
     for node in graph:
-        if node.name not in used and not _ends(node):
+        if node.name not in used and not is_end(node):
             what = "the input" if isinstance(node, Read) else "the step"
             yield PlanError(
                 "HR-PLAN-004",
@@ -240,10 +240,6 @@ CHECKS: tuple[Callable[[Graph], Problems], ...] = (
 
 def _needs_time(node: Stateful) -> bool:
     return node.what.needs_time and not node.processing
-
-
-def _ends(node: Node) -> bool:
-    return isinstance(node, Write) or (isinstance(node, Python) and node.kind == "tap")
 
 
 def _sources(node: Node) -> list[Read]:

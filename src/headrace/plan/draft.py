@@ -9,7 +9,7 @@ problem has been reported), and a schema without columns is not known at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, PlanError, Site
-from headrace.plan.nodes import OUT, Edge, Node, Union
+from headrace.plan.nodes import OUT, Edge, Node, Union, is_end
 
 NodeT = TypeVar("NodeT", bound=Node)
 
@@ -67,6 +67,7 @@ class Draft:
     _chosen: dict[str, Site | None] = field(default_factory=dict)  # names the user chose
     _renamed: dict[int, Node] = field(default_factory=dict)  # id of a node -> the node now
     _before: list[Node] = field(default_factory=list)  # keeps those ids from being reused
+    _looked: list[Node] = field(default_factory=list)  # whose rows were shown
     _rounds: tuple[int, ...] = ()  # which of the times that a piece of program is written
 
     def report(self, problem: HeadraceError, site: Site | None = None) -> None:
@@ -145,13 +146,42 @@ class Draft:
         return self._now(edge.node).name in self._chosen
 
     def graph(self) -> tuple[Node, ...]:
-        """The steps, each after those it reads from, whatever was renamed meanwhile."""
+        """The steps, each after those it reads from, whatever was renamed meanwhile; without
+        those that were only looked at."""
+        return _without_looks(self.whole(), {self._now(n).name for n in self._looked})
+
+    def whole(self) -> tuple[Node, ...]:
+        """All steps, each after those it reads from, whatever was renamed meanwhile."""
         done: dict[str, Node] = {}
         for node in self._nodes:
             inputs = tuple(Edge(done[self._now(e.node).name], e.port) for e in node.inputs)
             moved = any(a.node is not b.node for a, b in zip(inputs, node.inputs, strict=True))
             done[node.name] = replace(node, inputs=inputs) if moved else node
         return tuple(done.values())
+
+    def look_at(self, edge: Edge) -> None:
+        """The rows behind `edge` are shown: if nothing else uses the step, it may be left out."""
+        self._looked.append(edge.node)
+
+    def problems_of(self, nodes: Sequence[Node]) -> list[PlanError]:
+        """All problems but those of lines on which only other steps were written."""
+        names, ours = {n.name for n in nodes}, {n.site for n in nodes}
+        others = {n.site for n in self._nodes if n.name not in names} - ours - {None}
+        return [p for p in self.problems if p.site not in others]
+
+    def only(self, nodes: Sequence[Node]) -> Draft:
+        """A draft of its own with these of the steps, under the names that they have here."""
+        scopes = {n.name: self._scopes[n.name] for n in nodes}
+        return replace(
+            self,
+            problems=self.problems_of(nodes),
+            _nodes=[*nodes],
+            _scopes=scopes,
+            _chosen={n: site for n, site in self._chosen.items() if n in scopes},
+            _renamed={},
+            _before=[],
+            _looked=[],
+        )
 
     def _now(self, node: Node) -> Node:
         while id(node) in self._renamed:
@@ -191,6 +221,18 @@ class Draft:
             n += 1
             free = f"{name}-{n}"
         return free
+
+
+def _without_looks(graph: tuple[Node, ...], looked: set[str]) -> tuple[Node, ...]:
+    """The steps without those that lead to nothing but steps that were looked at."""
+    left = dict[str, Node]()
+    used, idle = set[str](), set[str]()  # of steps that stay, and only of steps that go
+    for node in reversed(graph):
+        stays = is_end(node) or node.name in used or not {node.name} & (looked | idle)
+        (used if stays else idle).update(edge.node.name for edge in node.inputs)
+        if stays:
+            left[node.name] = node
+    return tuple(reversed(left.values()))
 
 
 def _no_step(port: str, name: str) -> PlanError:

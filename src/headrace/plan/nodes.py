@@ -8,8 +8,8 @@ errors and evolution all go by them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -172,3 +172,18 @@ class Stateful(Node):
 class Write(Node):
     uri: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_end(node: Node) -> bool:
+    """Whether rows may end here: at an output, or where a function sees them."""
+    return isinstance(node, Write) or (isinstance(node, Python) and node.kind == "tap")
+
+
+def linked(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes, each after those it reads from, reading from one another."""
+    done: dict[str, Node] = {}
+    for node in nodes:
+        inputs = tuple(Edge(done[e.node.name], e.port) for e in node.inputs)
+        moved = any(a.node is not b.node for a, b in zip(inputs, node.inputs, strict=True))
+        done[node.name] = replace(node, inputs=inputs) if moved else node
+    return tuple(done.values())

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headrace.cells import texts_of
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
@@ -115,7 +116,7 @@ class ConsoleSink(Sink):
         for field in rows.schema:
             number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
             table.add_column(escape(field.name), justify="right" if number else "left")
-        for row in _texts(rows.slice(0, limit)):
+        for row in texts_of(rows.slice(0, limit)):
             table.add_row(*map(escape, row))
         if rows.num_rows > limit:
             table.caption = f"and {rows.num_rows - limit} more"
@@ -162,18 +163,6 @@ def _at_once(path: str, flags: int) -> int:
 def _lines(rows: pa.Table, limit: int | None) -> list[str]:
     shown = rows.slice(0, limit)
     names = rows.column_names
-    return [" ".join(f"{n}={v}" for n, v in zip(names, row, strict=True)) for row in _texts(shown)]
-
-
-def _texts(rows: pa.Table) -> list[tuple[str, ...]]:
-    columns = [[_text(v) for v in column.to_pylist()] for column in rows.columns]
-    return list(zip(*columns, strict=True))
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = str(value).replace("+00:00", "Z")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return [
+        " ".join(f"{n}={v}" for n, v in zip(names, row, strict=True)) for row in texts_of(shown)
+    ]

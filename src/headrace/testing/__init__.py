@@ -5,7 +5,8 @@ not. Neither Spark, PyYAML nor Hypothesis is imported before a test asks for it;
 are in `headrace.testing.strategies`, which is imported by that name.
 """
 
-from headrace.testing.drive import Driver, drive
+from headrace.look.in_process import Driver
+from headrace.testing.drive import drive
 from headrace.testing.harness import Harness
 from headrace.testing.steps import (
     Advance,

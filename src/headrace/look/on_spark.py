@@ -1,0 +1,29 @@
+"""A look that needs Spark: the part of the program runs in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from headrace.driver.planner import request_stop
+from headrace.engine.start_run import run
+from headrace.inspect.progress import Progress
+from headrace.plan.part import Part
+
+
+def take(
+    part: Part, folder: str, until: str, enough: Callable[[Progress], bool]
+) -> tuple[pa.Table, Progress | None]:
+    """The rows of the part's output when there were enough, or no more."""
+
+    def watch(progress: Progress) -> None:
+        if enough(progress):
+            request_stop(folder)
+
+    running = run(part, until=until, folder=folder, quiet=True, on_progress=watch)
+    try:
+        running.wait()
+    finally:
+        running.cancel()
+    return running.output(part.output), running.progress

@@ -1,0 +1,57 @@
+"""Inputs for a look at a program: what is there now, without waiting, without a trace.
+
+An input that is made in the program is never told that rows are safe, so it forgets none; a
+generator makes its rows at once, whatever its rate, and if it has no end, only its first ones. A
+socket is refused: what a look received of it, the job would never see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import InputError, Site
+from headrace.sources.contract import Offset
+from headrace.sources.generate import GenerateSource
+from headrace.sources.memory import MemorySource
+
+ENDLESS_ROWS = 10_000  # of a generator without a total
+
+
+class Unforgetting:
+    """A source that never learns that its rows are safe; all else is the source's own."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_source":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def commit(self, offsets: Mapping[str, Offset]) -> None:
+        return None
+
+
+def to_look_at(uri: str | Any, name: str, site: Site | None = None) -> Any:
+    """What is read in the place of `uri`, the input `name`."""
+    if isinstance(uri, str):
+        if uri.startswith("socket:"):
+            raise InputError(
+                "HR-INPUT-018",
+                f"input {name!r} is a socket: what a look received from {uri!r}, the job would "
+                "never see",
+                "Run the job; or try the program on rows of your own: job.read(hr.rows(...)).",
+                site=site,
+            )
+        return uri
+    if isinstance(uri, GenerateSource):
+        total = ENDLESS_ROWS if uri.total is None else uri.total
+        return replace(uri, rate=None, total=total)
+    return uri if isinstance(uri, MemorySource) else Unforgetting(uri)
+
+
+def is_cut(uri: object) -> bool:
+    """Whether a look reads only the first rows of an input that has no end."""
+    return isinstance(uri, GenerateSource) and uri.total is None
