@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,3 +157,19 @@ def test_few_late_rows_are_counted_only(tmp_path: Path) -> None:
 
     assert progress_of(driver.manifest, {}).warnings == ()
     assert "too late" not in str(answer_why("late", driver.program, driver.manifest, 0))
+
+
+def test_a_signal_is_answered_in_words():
+    text = io.StringIO()
+    reporter = Reporter("job", Console(file=text, width=500))
+    reporter.stopping(signal.SIGINT, now=False)
+    reporter.stopping(signal.SIGTERM, now=False)
+    reporter.stopping(signal.SIGINT, now=True)
+    reporter.progress(PROGRESS)
+
+    assert text.getvalue().splitlines()[:3] == [
+        "job: stopping after this batch; press Ctrl-C again to stop now",
+        "job: SIGTERM: stopping after this batch; a second signal stops it now",
+        "job: stopping now; the batch in hand is done again at the next start",
+    ]
+    assert text.getvalue().splitlines()[-1].startswith("job: stopping  epoch 12345")

@@ -6,6 +6,7 @@ how the run does it.
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any
 
@@ -28,7 +29,7 @@ class Reporter:
         self._last: Progress | None = None
         self._live: Live | None = None
         self._shown: float | None = None
-        self._starting = self._stalled = False
+        self._starting = self._stalled = self._stopping = False
         self._warned: set[str] = set()  # of which kinds of trouble
 
     def starting(self, slowly: bool = False) -> None:
@@ -62,6 +63,18 @@ class Reporter:
             self._shown = time.monotonic()
             self.say(f"{self._job}: {self._status()}")
 
+    def stopping(self, number: int, *, now: bool) -> None:
+        """A signal asks it to stop, once the batch in hand is done, or for the second time."""
+        self._stopping = True
+        if now:
+            words = "stopping now; the batch in hand is done again at the next start"
+        elif number == signal.SIGINT:
+            words = "stopping after this batch; press Ctrl-C again to stop now"
+        else:
+            name = signal.Signals(number).name
+            words = f"{name}: stopping after this batch; a second signal stops it now"
+        self.say(f"{self._job}: {words}")
+
     def stalled(self, stalled: bool) -> None:
         """Whether it is stalled: the status line shows it while it is."""
         self._stalled = stalled
@@ -93,11 +106,11 @@ class Reporter:
 
     def _status(self, width: int | None = None) -> str:
         """The status as it is now: the rate falls and the delay grows while nothing comes."""
-        stalled = "stalled  " if self._stalled else ""
+        state = "stopping  " if self._stopping else "stalled  " if self._stalled else ""
         if self._last is None:
-            return f"{stalled}first batch"
+            return f"{state}first batch"
         now = self._clock.now()
-        return stalled + status_line(self._last, self._meter.rate(now), now, width)
+        return state + status_line(self._last, self._meter.rate(now), now, width)
 
     def _close(self) -> None:
         if self._live is not None:

@@ -58,6 +58,7 @@ from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
 _POLL = 0.05
+_ANSWER = 0.1  # seconds until a signal is answered, at most
 _FENCE_EVERY = 1.0  # seconds
 
 
@@ -179,27 +180,41 @@ class Run:
     # what can be done with it
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Block until the run is over; raises what it failed with. Ctrl-C stops gracefully."""
+        """Block until the run is over; raises what it failed with.
+
+        Ctrl-C (SIGTERM, SIGHUP) stops it after the batch in hand; pressed again, at once.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with acting(self._on_signal):
+        signals: list[int] = []
+        with acting(signals.append):
             while self._state == "running":
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    return self.status
+                    break
                 with self._changed:
-                    self._changed.wait(0.2 if left is None else min(0.2, left))
+                    self._changed.wait(_ANSWER if left is None else min(_ANSWER, left))
+                self._obey(signals)
+        self._obey(signals)
+        if self._state == "running":
+            return self.status
         with self._changed:  # the end has been reported, too
             pass
         if self._error is not None:
             raise self._error
         return self.status
 
-    def _on_signal(self, number: int) -> None:
-        """Ask for a graceful stop; at the second signal cancel."""
-        if self._stop_signalled:
-            self.cancel()
-        self._stop_signalled = True
-        request_stop(self.folder)
+    def _obey(self, signals: list[int]) -> None:
+        """Ask for a graceful stop, in words; at the second signal cancel."""
+        while signals:
+            number = signals.pop(0)
+            if self._state != "running":
+                continue
+            if self._reporter is not None:
+                self._reporter.stopping(number, now=self._stop_signalled)
+            if self._stop_signalled:
+                self.cancel()
+            self._stop_signalled = True
+            request_stop(self.folder)
 
     def stop(self) -> Status:
         """Finish the batch in hand, then stop; nothing is left half done."""
