@@ -94,7 +94,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "callables": {
         "_LONG": "what a digest covers",
     },
-    "cells": {
+    "printed": {
         "WIDEST": "characters printed",
     },
     "cli.dead": {
@@ -131,6 +131,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "engine.archive": {
         "_ABANDONED": "ms",
         "_PATIENCE": "seconds",
+    },
+    "engine.card": {
+        "_LINES": "lines shown",
     },
     "engine.java": {
         "OLDEST": "a version",

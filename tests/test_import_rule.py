@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "settings", "arrays", "isolate", "import_path", "files",
-    "callables", "at_rest", "cells",
+    "callables", "at_rest", "notebook", "printed",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -67,11 +67,15 @@ DOORS = {
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
     "typer": ("cli*",),
+    "IPython": ("notebook",),
     "pickle": (),
     "marshal": (),
     "shelve": (),
 }
-IMPORTED_AS = {"pyyaml": "yaml"}  # where the package and its module have different names
+IMPORTED_AS = {
+    "pyyaml": "yaml",
+    "ipython": "IPython",
+}  # where the package and its module have different names
 ONE_MODULE = ("matplotlib",)
 DRAWERS = re.compile(r"^(utils?|commons?|helpers?|managers?|misc)$")
 
@@ -239,7 +243,9 @@ def test_one_module_at_most_draws_pictures():
 def test_every_third_party_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    optional = [w for extra in ("kafka", "server", "plot", "testing") for w in extras[extra]]
+    optional = [
+        w for extra in ("kafka", "server", "plot", "notebook", "testing") for w in extras[extra]
+    ]
     wanted = [*project["dependencies"], *optional]
     named = [re.split(r"[^\w-]", w)[0].replace("-", "_") for w in wanted]
     declared = {IMPORTED_AS.get(name, name) for name in named}

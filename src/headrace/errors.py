@@ -16,6 +16,7 @@ full stop. `hint` is a sentence that can be acted on. `code` is stable.
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
+
+from headrace.notebook import cell_number
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _NAME = __name__.partition(".")[0]
@@ -43,7 +46,16 @@ class Site:
     line: int
 
     def __str__(self) -> str:
+        cell = cell_number(self.file)
+        if cell is not None:
+            return f"cell [{cell}], line {self.line}"
         return f"{Path(self.file).name}:{self.line}"
+
+    @property
+    def quoted(self) -> str:
+        """The line itself if it is in a cell of a notebook, which has no file to look into."""
+        in_cell = cell_number(self.file) is not None
+        return linecache.getline(self.file, self.line).strip() if in_cell else ""
 
 
 def call_site() -> Site | None:
@@ -82,8 +94,14 @@ class HeadraceError(Exception):
 
     def __str__(self) -> str:
         where = f"  ({self.site})" if self.site else ""
+        if self.site and (line := self.site.quoted):
+            where += f"\n  > {line}"
         hint = "".join(f"\n  {line}" for line in (self.hint or "").splitlines())
         return f"{self.code} {self.message}{where}{hint}"
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: what happened, where and what to do; not the frames of ours."""
+        return [str(self), *getattr(self, "__notes__", ())]
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message), self.__dict__)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace import notebook
 from headrace.api.inputs import Timing, check_kind, check_place, own_schema, timing
 from headrace.api.stream import Stream
 from headrace.clock import Duration
@@ -51,6 +52,17 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r}>"
+
+    def _repr_html_(self) -> str:
+        steps = [
+            (n.name, ", ".join(e.node.name for e in n.inputs), ", ".join(n.schema.names))
+            for n in self.draft.whole()
+        ]
+        problems = check(self.draft)
+        found = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}" if problems else ""
+        html = notebook.heading(f"job {self.name}", found)
+        html += notebook.grid([("step",), ("reads from",), ("columns",)], steps) if steps else ""
+        return html + (notebook.preformatted("\n".join(map(str, problems))) if problems else "")
 
     def read(
         self,

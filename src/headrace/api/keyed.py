@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace import notebook
 from headrace.api import join_keys, stream
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams, input_name
 from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder
@@ -28,6 +29,7 @@ from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
+from headrace.printed import columns_html
 from headrace.schema import SchemaLike, ddl_of
 
 
@@ -57,6 +59,10 @@ class KeyedStream(
     def unkeyed(self) -> stream.Stream:
         """The same rows without the key."""
         return stream.Stream(self._draft, self._edge)
+
+    def _repr_html_(self) -> str:
+        more = f"KeyedStream by {', '.join(self._keys)}; show() computes its first rows"
+        return notebook.heading(self.unkeyed.name, more) + columns_html(self.schema)
 
     def __repr__(self) -> str:
         return f"<KeyedStream {self.unkeyed.name!r} by {', '.join(self._keys)}>"

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from headrace import notebook
 from headrace.api.handles import AnyStream
-from headrace.cells import text_table
 from headrace.errors import call_site, refusal
 from headrace.plan.part import Part, part_for
+from headrace.printed import html_table, text_table
 
 Look = Callable[[Part, int], tuple[pa.Table, str]]
 _connected: list[Look] = []
@@ -42,7 +43,11 @@ class Looking(AnyStream):
     def show(self, n: int = 20) -> None:
         """Print the first `n` rows of this stream as a table; see `head`."""
         rows, words = self._look(n, "show")
-        print(f"{text_table(rows)}\n\n{words}")
+        text = f"{text_table(rows)}\n\n{words}"
+        if notebook.is_live():
+            notebook.show(html_table(rows, words), text)
+        else:
+            print(text)
 
     def _look(self, n: int, method: str) -> tuple[pa.Table, str]:
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:

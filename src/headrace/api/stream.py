@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from headrace import notebook
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
@@ -37,6 +38,7 @@ from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
 from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port
 from headrace.plan.signature import row_schema, rows_schema
+from headrace.printed import columns_html
 from headrace.schema import SchemaLike, schema_of
 
 Condition = Expr | str | bool | Callable[[Any], Any]
@@ -64,6 +66,10 @@ class Stream(
     def __repr__(self) -> str:
         columns = ", ".join(f"{f.name}: {f.type}" for f in self.schema)
         return f"<{type(self).__name__} {self.name!r} ({columns})>"
+
+    def _repr_html_(self) -> str:
+        more = f"{type(self).__name__}; show() computes its first rows"
+        return notebook.heading(self.name, more) + columns_html(self.schema)
 
     def named(self, name: str, *, was: str | None = None) -> Self:
         """Name the step just written; `was` is the name it had in an earlier version."""

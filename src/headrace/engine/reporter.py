@@ -56,12 +56,18 @@ class Reporter:
 
     def progress(self, progress: Progress) -> None:
         """An epoch has been committed."""
-        self._meter.add(progress)
-        self._last = progress
-        self._warn(progress)
+        self._note(progress)
         if self._live is None and (self._shown is None or time.monotonic() - self._shown >= _EVERY):
             self._shown = time.monotonic()
             self.say(f"{self._job}: {self._status()}")
+
+    def _note(self, progress: Progress) -> None:
+        self._meter.add(progress)
+        self._last = progress
+        self._warn(progress)
+
+    def tick(self) -> None:
+        """Called again and again while it runs; a terminal's line refreshes itself."""
 
     def stopping(self, number: int, *, now: bool) -> None:
         """A signal asks it to stop, once the batch in hand is done, or for the second time."""

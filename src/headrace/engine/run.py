@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace import notebook
 from headrace.clock import SystemClock
 from headrace.driver.planner import (
     Pace,
@@ -29,6 +30,7 @@ from headrace.driver.planner import (
 from headrace.driver.start import Start
 from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, PickledBundle, data_source
+from headrace.engine.card import CardReporter, card_html
 from headrace.engine.failure import recover
 from headrace.engine.interrupts import acting, uninterrupted
 from headrace.engine.lookup_tables import LookupTables
@@ -46,7 +48,7 @@ from headrace.engine.temp_folder import temp_folder
 from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
 from headrace.inspect import stall
-from headrace.inspect.progress import Progress, StateGrowth, progress_of
+from headrace.inspect.progress import Progress, StateGrowth, account, progress_of
 from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
 from headrace.inspect.why_answer import Why, answer_why
@@ -122,6 +124,22 @@ class Run:
         except BaseException:
             self._give_up(spark)
             raise
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r}: {self._state}, epoch {self._reported_epoch()}>"
+
+    def _repr_html_(self) -> str:
+        progress = self.progress
+        lines = [] if progress is None else [f"epoch {progress.epoch}", *account(progress)]
+        error = "" if self._error is None else str(self._error)
+        return card_html(self.name, self._state, [*lines, *self.status.warnings], error)
+
+    def _ipython_display_(self) -> None:
+        """In a notebook: the card that follows the run, once for each cell."""
+        if isinstance(self._reporter, CardReporter):
+            self._reporter.show_again()
+        else:
+            notebook.show(self._repr_html_(), repr(self))
 
     # what it is doing
 
@@ -301,6 +319,7 @@ class Run:
                 elif not active:
                     self._finish("stopped")
                 else:
+                    self._tick()
                     time.sleep(_POLL)
         except Exception as error:
             if self._state == "running":
@@ -336,6 +355,10 @@ class Run:
     def _say(self, line: str) -> None:
         if self._reporter is not None:
             self._reporter.say(f"{self.name}: {line}")
+
+    def _tick(self) -> None:
+        if self._reporter is not None:
+            self._reporter.tick()
 
     def _on_stall(self, news: str, text: str | None) -> None:
         with suppress(OSError):  # it is reported all the same

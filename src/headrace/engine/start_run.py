@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from headrace.driver.planner import Pace
 from headrace.driver.start import prepare
 from headrace.engine import jvm
+from headrace.engine.card import reporter_for
 from headrace.engine.interrupts import acting, die_of, say_stopped
-from headrace.engine.reporter import Reporter
 from headrace.engine.run import Run
 from headrace.engine.session import cores, in_process
 from headrace.errors import RunError
@@ -65,7 +65,7 @@ def run(
         settings = Settings.load(
             master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
         )
-        reporter = None if quiet else Reporter(program.name)
+        reporter = None if quiet else reporter_for(program.name)
         if reporter is not None and not in_process(settings.master):
             reporter.starting()  # a cluster must be asked how many cores it has
         tasks = settings.parallelism or cores(settings.master, debug)

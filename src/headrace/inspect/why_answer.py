@@ -14,6 +14,7 @@ from headrace.clock import MAX_TIME
 from headrace.inspect.progress import span
 from headrace.inspect.why import NEW, STARTED, why
 from headrace.inspect.why_case import Reason, StepCounts, WhyCase, watermark_position
+from headrace.notebook import preformatted
 from headrace.plan.program import Program
 from headrace.state.manifest import Manifest
 
@@ -33,6 +34,9 @@ class Why:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text)
 
     @cached_property
     def reasons(self) -> list[Reason]:

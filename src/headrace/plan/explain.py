@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.notebook import preformatted
 from headrace.plan.logical import detail_of, kind_of, port_name, python_of
 from headrace.plan.nodes import (
     Dead,
@@ -37,6 +38,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text)
 
     @cached_property
     def text(self) -> str:

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace.cells import texts_of
 from headrace.errors import OutputError
+from headrace.printed import texts_of
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
     AT_LEAST_ONCE,

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.at_rest import Identified
 from headrace.clock import Duration, pretty
 from headrace.errors import PlanError, refusal
+from headrace.notebook import heading, preformatted
 from headrace.ops.pattern import checks as no
 from headrace.ops.pattern import json_text
 from headrace.ops.pattern.parts import (
@@ -48,6 +49,9 @@ class Pattern(Identified):
     span: int | None = None  # ms from the first row to before the last
     skip: Skip = Skip()  # noqa: RUF009  a value
     ending: Ending | None = None
+
+    def _repr_html_(self) -> str:
+        return heading("pattern") + preformatted(self.at_rest())
 
     def at_rest(self) -> str:
         words = described(self.group.items) + ended(self.ending)

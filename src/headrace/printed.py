@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from headrace import notebook
 from headrace.ddl import ddl_type
 
 WIDEST = 60  # characters of a value in a table
@@ -55,3 +56,15 @@ def text_table(rows: pa.Table) -> str:
         for line in (names, types, rule, *body)
     ]
     return "\n".join(lines)
+
+
+def html_table(rows: pa.Table, caption: str) -> str:
+    """The same for notebooks, and a line below it."""
+    right = [is_number(f.type) for f in rows.schema]
+    cells = [tuple(map(cut, row)) for row in texts_of(rows)]
+    return notebook.grid(heads_of(rows.schema), cells, right) + notebook.note(caption)
+
+
+def columns_html(schema: pa.Schema) -> str:
+    """The columns of a stream, for notebooks."""
+    return notebook.grid([("column",), ("type",)], heads_of(schema))
