@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ from headrace.driver.planner import request_stop
 from headrace.engine.start_run import run
 from headrace.inspect.progress import Progress
 from headrace.plan.part import Part
+
+_POLL = 0.1  # seconds
 
 
 def take(
@@ -22,8 +25,11 @@ def take(
             request_stop(folder)
 
     running = run(part, until=until, folder=folder, quiet=True, on_progress=watch)
+    pause = threading.Event()
     try:
-        running.wait()
+        while running.status.state == "running":  # Ctrl-C ends the look, not just its batch
+            pause.wait(_POLL)
+        running.wait()  # raises what it failed with
     finally:
         running.cancel()
     return running.output(part.output), running.progress

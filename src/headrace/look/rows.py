@@ -3,6 +3,9 @@
 A look is a new job in a folder of its own, which is gone afterwards: it begins where the inputs
 begin, reads what they hold now, and stops as soon as there are enough rows. If everything was
 read, windows are closed as by until="end"; if not, only what was emitted by then is there.
+
+Which rows are late depends on how input is cut into batches. So where there is state, batches are
+as large as those of a run; where there is none, the first one has as many rows as are wanted.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ def look(part: Part, rows: int) -> tuple[pa.Table, str]:
             table, progress = take(seen, folder, until, enough)
         else:
             where = IN_PROCESS
-            table, progress = _take(seen, folder, until, rows, enough)
+            first = None if program.stateful() else rows
+            table, progress = _take(seen, folder, until, first, enough)
     shown = table.slice(0, rows)
     early = progress is not None and enough(progress)
     return shown, "; ".join(_words(shown.num_rows, table.num_rows, where, progress, part, early))
@@ -67,9 +71,9 @@ def _endless(reads: Sequence[Read]) -> bool:
 
 
 def _take(
-    part: Part, folder: str, until: str, rows: int, enough: Enough
+    part: Part, folder: str, until: str, first: int | None, enough: Enough
 ) -> tuple[pa.Table, Progress | None]:
-    driver = Driver(part, folder, until=until, tasks=1, first_batch=rows, silent=False)
+    driver = Driver(part, folder, until=until, tasks=1, first_batch=first, silent=False)
     last = None
     try:
         while (progress := driver.epoch()) is not None:
