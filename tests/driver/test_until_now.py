@@ -105,14 +105,16 @@ def _send(log: hr.EmbeddedLog, partition: int, *times: int) -> None:
     log.append("t", [{"at": t} for t in times], partition=partition)
 
 
-def _reader(folder: Path, clock: ManualClock, align: str | None = None) -> Driver:
+def _reader(
+    folder: Path, clock: ManualClock, align: str | None = None, until: str | None = "now"
+) -> Driver:
     job = hr.Job("reader")
     rows = job.read(
         "log:t", log=str(folder / "log"), name="t", time="at", delay="1ms", idle="10s", align=align
     )
     counts = rows.window(hr.tumbling("1s")).agg(n=hr.count(), name="counts")
     counts.write("collect:", name="out")
-    return Driver(job, folder / "job", until="now", max_batch=2, clock=clock)
+    return Driver(job, folder / "job", until=until, max_batch=2, clock=clock)
 
 
 def _read(driver: Driver) -> list[int]:
@@ -170,18 +172,19 @@ def test_it_stops_where_alignment_waits_for_rows_that_came_later(tmp_path):
     assert _read(again) == [2, 4]
 
 
-def test_the_time_between_two_runs_makes_no_split_idle(tmp_path):
+@pytest.mark.parametrize("until", ["now", None])
+def test_the_time_between_two_runs_makes_no_split_idle(tmp_path, until):
     log = _topic(tmp_path, [500], [600])
     clock = ManualClock(10**9)
     for times in ([], [1_500], [2_500]):  # only one of the two has news
         clock.advance(3_600_000)
         _send(log, 1, *times)
-        driver = _reader(tmp_path, clock)
+        driver = _reader(tmp_path, clock, until=until)
         driver.drain()
         driver.close()
     assert driver.output("out").num_rows == 0  # the first split holds the watermark back
     _send(log, 0, 700, 3_000)
-    again = _reader(tmp_path, clock)
+    again = _reader(tmp_path, clock, until=until)
     again.drain()
     assert again.manifest is not None
     assert again.manifest.counts["t"]["late"] == 0

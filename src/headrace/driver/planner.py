@@ -54,7 +54,7 @@ class Planner:
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
-        self._first: int | None = None  # the clock when a run until "now" first looked
+        self._first: int | None = None  # the clock when the run first looked
         self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
@@ -137,9 +137,7 @@ class Planner:
         return sorted(s for s in source.splits() if not pinned or not known or s in known)
 
     def _awake(self, split: Split, now: int) -> Split:
-        """With runs that come and go, the time between two of them is no silence of a split."""
-        if not self._only_now:
-            return split
+        """The time between two runs is no silence of a split."""
         self._first = now if self._first is None else self._first
         return replace(split, seen=max(split.seen, self._first))
 
