@@ -8,7 +8,7 @@ the user's: the same operator, state and guarantees.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.api.handles import PLAIN, JoinT, Results, StepBuilder, StreamT, Ta
 from headrace.callables import PyFunction, site_of, title
 from headrace.clock import Duration
 from headrace.errors import PlanError
+from headrace.expr import Expr, col
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.fold import Folding, RunningFold
@@ -25,7 +26,9 @@ from headrace.ops.process.function import KeyedProcess, ProcessMeta
 from headrace.ops.process.operator import ProcessSpec
 from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.stream.running_aggregates import RunningAggregates
-from headrace.plan.columns import clashes, typed_aggs
+from headrace.plan import columns as cols
+from headrace.plan.aggregation import Aggregation, aggregation, named_specs
+from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge
 from headrace.plan.signature import (
@@ -45,22 +48,30 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
 
     def agg(
         self,
-        *,
+        *texts: str | Expr,
         unbounded: bool = False,
-        name: str | Aggregate | None = None,
-        was: str | Aggregate | None = None,
-        **aggs: Aggregate,
+        name: str | Aggregate | Expr | None = None,
+        was: str | Aggregate | Expr | None = None,
+        **aggs: Aggregate | Expr | str,
     ) -> StreamT:
-        """Running aggregates: each row, and what the aggregates of its key are after it."""
-        step_name, earlier_name, columns = split_names(name, was, aggs)
+        """Running aggregates: each row, and what the aggregates of its key are after it.
+
+        As SQL text or as arithmetic, too: `agg("celsius - avg(celsius) as above")`, where a column
+        outside of aggregates is the row's own.
+        """
+        step_name, earlier_name, named = split_names(name, was, aggs)
         step = self._step(step_name, earlier_name)
-        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
-        step.report(*clashes(self._keys, fields, "part of the key"))
-        new = {f.name: f for f in fields}
+        specs = named_specs(self._draft, texts, named, step.site)
+        what = aggregation(self._draft, specs, step.schema, step.site, step.schema.names)
+        step.report(*clashes(self._keys, [*what.fields, *what.computed], "part of the key"))
+        new = {f.name: f for f in what.fields}
         replaced = [new.get(f.name, f) for f in step.schema]
-        added = [f for f in fields if f.name not in step.schema.names]
+        added = [f for f in what.fields if f.name not in step.schema.names]
         schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
-        return self._add(step, "agg", RunningAggregates(aggregates), schema, unbounded)
+        spec = RunningAggregates(what.aggs)
+        edge = step.stateful(spec, (self._keys,), schema, "agg", unbounded=unbounded)
+        order = [*step.schema.names, *(n for n in specs if n not in step.schema.names)]
+        return self._stream(finished(step, edge, what, order))
 
     def reduce(
         self,
@@ -292,11 +303,27 @@ def split_names(
     name: object, was: object, aggs: dict[str, Any]
 ) -> tuple[str | None, str | None, dict[str, Any]]:
     """Tell a step's `name=` and `was=` from result columns that are called so."""
-    kinds = (Aggregate, OwnAggregate)
+    kinds = (Aggregate, OwnAggregate, Expr)
     columns = {"name": name, "was": was}
     results = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
     step_name, earlier_name = (None if isinstance(v, kinds) else v for v in (name, was))
     return step_name, earlier_name, results  # type: ignore[return-value]
+
+
+def finished(step: StepBuilder, edge: Edge, what: Aggregation, order: Sequence[str]) -> Edge:
+    """The step, and what is computed of the results of its aggregates, in this order."""
+    if not what.projects:
+        return edge
+    if not len(edge.schema):
+        return step.draft.finish(edge, (), UNKNOWN)
+    exprs = {n: what.columns.get(n, col(n)) for n in order}
+    specs = {n: cols.WRONG if e is None else e for n, e in exprs.items()}
+    before = len(step.draft.problems)
+    typed = cols.typed(step.draft, specs, edge.schema, step.site)
+    for problem in step.draft.problems[before:]:
+        for name in what.derived:
+            problem.message = problem.message.replace(name, name.removeprefix("$"))
+    return step.draft.finish(edge, typed.columns, typed.schema)
 
 
 def reduce_function(

@@ -36,7 +36,7 @@ from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
-from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port
+from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port, step_of
 from headrace.plan.signature import row_schema, rows_schema
 from headrace.printed import columns_html
 from headrace.schema import SchemaLike, schema_of
@@ -292,7 +292,7 @@ class WindowResult(Stream):
     @property
     def late(self) -> Stream:
         """Rows, as they went into the step, that came after their windows had closed."""
-        return Stream(self._draft, Edge(self._edge.node, LATE))
+        return Stream(self._draft, Edge(step_of(self._edge.node), LATE))
 
     def top(  # type: ignore[override]
         self,
@@ -317,7 +317,7 @@ class WindowResult(Stream):
                 )
             )
         groups = tuple(dict.fromkeys(["window_start", "window_end", *partition]))
-        window = self._edge.node
+        window = step_of(self._edge.node)
         keys = window.keys[0] if isinstance(window, Stateful) else ()
         general = isinstance(window, Stateful) and isinstance(window.what, GeneralWindows)
         what = Best(

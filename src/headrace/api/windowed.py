@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import pyarrow as pa
 
 from headrace.api.handles import PLAIN, AnyStream, StepBuilder
-from headrace.api.stateful import fold_function, reduce_function, split_names
+from headrace.api.stateful import finished, fold_function, reduce_function, split_names
 from headrace.api.window_cut import (
     BOUNDS,
     Cut,
@@ -49,7 +49,8 @@ from headrace.ops.window.triggers import (
     OnRow,
 )
 from headrace.plan import columns as cols
-from headrace.plan.columns import clashes, key_clashes, typed_aggs
+from headrace.plan.aggregation import aggregation, named_specs
+from headrace.plan.columns import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN, Draft, uncertain
 from headrace.plan.nodes import Edge
 from headrace.plan.signature import any_schema, check_takes
@@ -70,16 +71,27 @@ class WindowedStream(Generic[ResultT]):
 
     def agg(
         self,
-        *,
-        name: str | Aggregate | None = None,
-        was: str | Aggregate | None = None,
-        **aggs: Aggregate,
+        *texts: str | Expr,
+        name: str | Aggregate | Expr | None = None,
+        was: str | Aggregate | Expr | None = None,
+        **aggs: Aggregate | Expr | str,
     ) -> ResultT:
-        """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`."""
-        step_name, earlier_name, columns = split_names(name, was, aggs)
+        """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`.
+
+        As SQL text or as arithmetic, too: `agg("sum(v) / count(*) as mean")`,
+        `agg(spread=hr.max("v") - hr.min("v"))`.
+        """
+        step_name, earlier_name, named = split_names(name, was, aggs)
         step = self._step(step_name, earlier_name)
-        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
-        return self._result(step, fields, aggregates)
+        specs = named_specs(self._draft, texts, named, step.site)
+        around = [*self._keys, *(f.name for f in BOUNDS)]
+        what = aggregation(self._draft, specs, step.schema, step.site, around)
+        edge = self._add(step, what.fields, what.aggs)
+        others = [n for n in edge.schema.names if n not in {f.name for f in what.fields}]
+        step.report(*clashes(others, what.computed, "part of every window's result"))
+        after = [n for n in others if n not in around]
+        order = [*(n for n in others if n in around), *specs, *after]
+        return self._kind(self._draft, finished(step, edge, what, order))
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
@@ -152,8 +164,13 @@ class WindowedStream(Generic[ResultT]):
     def _result(
         self, step: StepBuilder, fields: list[pa.Field], computed: Computed, unbounded: bool = False
     ) -> ResultT:
+        return self._kind(self._draft, self._add(step, fields, computed, unbounded))
+
+    def _add(
+        self, step: StepBuilder, fields: list[pa.Field], computed: Computed, unbounded: bool = False
+    ) -> Edge:
         clocked = self._cut.clocked
-        edge = step.stateful(
+        return step.stateful(
             self._cut.spec(computed, keyed=bool(self._keys)),
             (self._keys,),
             self._schema(step, fields),
@@ -162,7 +179,6 @@ class WindowedStream(Generic[ResultT]):
             unbounded=unbounded,
             timed=self._edge.node.timed or clocked or not self._cut.by_rows,
         )
-        return self._kind(self._draft, edge)
 
     def _step(self, name: str | None, was: str | None) -> StepBuilder:
         return StepBuilder(self._draft, self._edge, name, was)

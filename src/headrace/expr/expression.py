@@ -314,6 +314,8 @@ def _no_attribute(name: str) -> str:
 
 def _node(value: Any) -> tree.Node:
     """A node of its own for `value`: a tree never shares a branch with another."""
+    if isinstance(value, ColumnOperators) and not isinstance(value, Expr):
+        value = value.as_expr()  # an aggregate, as the call that it is in SQL
     if not isinstance(value, Expr):
         return literal(value)
     inner = value.node.this if isinstance(value.node, exp.Alias) else value.node

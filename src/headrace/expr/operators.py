@@ -44,6 +44,10 @@ class ColumnOperators(Generic[E]):
     def __hash__(self) -> int:
         raise NotImplementedError
 
+    def as_expr(self) -> E:
+        """What it is in an expression, if it is not one itself."""
+        raise NotImplementedError
+
     # arithmetic: operators mean what they mean in Python
 
     def __add__(self, other: Any) -> E:

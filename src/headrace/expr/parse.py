@@ -1,8 +1,9 @@
 """SQL text to the one tree: Spark's dialect, reduced to the nodes of `tree`.
 
 Invariant: what this module returns is canonical; whatever is not a plain expression (a
-subquery, a window, an aggregate's DISTINCT) is refused with HR-EXPR-004. It knows no schema
-and no types; `lower` does.
+subquery, a window) is refused with HR-EXPR-004. It knows no schema and no types; `lower` does.
+Aggregates are calls like others here: `count(*)` is `count()`, and FILTER a condition on what is
+aggregated. Where they may stand is for the plan to say.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from headrace.expr.tree import (
     number,
     unreadable,
 )
+from headrace.hints import aggregate
 
 Make = Callable[[Node, str], Node]
 
@@ -114,7 +116,7 @@ def _copied(node: Node, text: str) -> Node:
 def _described(node: Node) -> str:
     names = {exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)",
              exp.Star: "*", exp.Lambda: "an arrow function", exp.TryCast: "try_cast",
-             exp.In: "IN", exp.Alias: "a name (AS)"}  # fmt: skip
+             exp.In: "IN", exp.Distinct: "DISTINCT", exp.Alias: "a name (AS)"}  # fmt: skip
     return names.get(type(node), f"{type(node).__name__.lower()}")
 
 
@@ -185,8 +187,33 @@ def _cast(node: Node, text: str) -> Node:
 def _call(node: Node, text: str) -> Node:
     if not isinstance(node.this, str):
         raise unreadable(text, "a function is called by its name")
-    read = _named_or_not if node.this.lower() == "struct" else canonical
+    name = node.this.lower()
+    if name == "count" and len(node.expressions) == 1:
+        return _count(node.expressions[0], text)
+    read = _named_or_not if name == "struct" else canonical
     return call(node.this, *(read(a, text) for a in node.expressions))
+
+
+def _count(what: Node, text: str) -> Node:
+    if isinstance(what, exp.Star):
+        return call("count")
+    if isinstance(what, exp.Distinct):
+        _check_read(what, frozenset(("expressions",)), text)
+        return call("count_distinct", *(canonical(e, text) for e in what.expressions))
+    return call("count", canonical(what, text))
+
+
+def _filtered(node: Node, text: str) -> Node:
+    """An aggregate over the rows that meet a condition: the others count as null."""
+    inner, where = canonical(node.this, text), node.expression
+    named = isinstance(inner, exp.Anonymous) and aggregate(inner.this)
+    if not named or not isinstance(where, exp.Where):
+        raise unreadable(text, "FILTER belongs to an aggregate")
+    arguments = [e.copy() for e in inner.expressions] or [number("1")]
+    decides = 1 if inner.this in ("min_by", "max_by") and len(arguments) > 1 else 0
+    chosen = exp.If(this=canonical(where.this, text), true=arguments[decides])
+    arguments[decides] = exp.Case(ifs=[chosen])
+    return call(inner.this, *arguments)
 
 
 def _interval(node: Node, text: str) -> Node:
@@ -356,4 +383,5 @@ _RULES: dict[type[Node], _Rule] = {
     exp.StrPosition: _rule(_position, "this substr position"),
     exp.Lambda: _rule(_lambda, "this expressions"),
     exp.Identifier: _rule(_variable, "this quoted"),
+    exp.Filter: _rule(_filtered, "this expression"),
 }

@@ -37,6 +37,17 @@ def column(name: str) -> Node:
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
+def column_or_text(text: str) -> Node:
+    """A column's name or SQL text: which of the two is decided by a schema."""
+    return exp.Column(this=exp.Identifier(this=text, quoted=False))
+
+
+def undecided(node: Node) -> str | None:
+    """The text that `column_or_text` holds, or None for all other nodes."""
+    is_text = isinstance(node, exp.Column) and not node.this.quoted
+    return str(node.name) if is_text else None
+
+
 def field(of: Node, name: str) -> Node:
     return exp.Dot(this=of, expression=exp.Identifier(this=name, quoted=True))
 

@@ -191,7 +191,7 @@ def typed_aggs(
             ),
             site,
         )
-    plain = {n: _plain(draft, n, a, schema, site) for n, a in aggs.items()}
+    plain = {n: plain_agg(draft, n, a, schema, site) for n, a in aggs.items()}
     fields = [_field(draft, n, a, schema, site) for n, a in plain.items()]
     return tuple((n, a) for n, a in plain.items() if a is not None), fields
 
@@ -228,14 +228,15 @@ def columns_read(aggs: Aggs) -> set[str]:
     return names
 
 
-def _plain(
+def plain_agg(
     draft: Draft, name: str, agg: object, schema: pa.Schema, site: Site | None
 ) -> Aggregate | None:
+    """The aggregate of result `name` over columns of `schema`; None if it is wrong."""
     if isinstance(agg, OwnAggregate):
         with draft.attempt(site):
             check_own(agg)
             title = f"{type(agg).__module__}.{type(agg).__qualname__}"
-            return _plain(draft, name, Aggregate(title, agg.column, own=agg), schema, site)
+            return plain_agg(draft, name, Aggregate(title, agg.column, own=agg), schema, site)
         return None
     if isinstance(agg, type) and issubclass(agg, OwnAggregate):
         draft.report(
@@ -248,12 +249,14 @@ def _plain(
         )
         return None
     if not isinstance(agg, Aggregate):
+        compared = isinstance(agg, bool)
+        equal = ' Two aggregates are compared in SQL text: "max(v) = min(v)".'
         draft.report(
             PlanError(
                 "HR-PLAN-021",
                 f"{name}={agg!r} is not an aggregate",
                 f'Write {name}=hr.mean("column"), hr.count(), hr.max("column") ...; '
-                "for your own function use reduce or fold.",
+                f"for your own function use reduce or fold.{equal if compared else ''}",
             ),
             site,
         )

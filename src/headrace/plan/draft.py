@@ -18,7 +18,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, PlanError, Site
-from headrace.plan.nodes import OUT, Edge, Node, Union, is_end
+from headrace.expr import Expr
+from headrace.plan.nodes import OUT, Edge, Node, Select, Union, is_end, step_of
 
 NodeT = TypeVar("NodeT", bound=Node)
 
@@ -26,6 +27,7 @@ UNKNOWN = pa.schema([])
 NAME = re.compile(r"^[^\W_][\w .-]*$")
 NAME_HINT = "Begin with a letter or a digit; then letters, digits, spaces, '.', '_' or '-'."
 DEAD = "dead"
+FINISH = "columns"  # what a projection that finishes a step is called after it
 
 
 def unknown_columns(schema: pa.Schema) -> frozenset[str]:
@@ -115,6 +117,8 @@ class Draft:
         if edge.port != OUT:
             self.report(_no_step(edge.port, node.name), site)
             return edge
+        if step_of(node) is not node:
+            return self._rename_both(node, name, was, site)
         del self._scopes[node.name]
         self._chosen.pop(node.name, None)
         new = self._name(name, node.name, site)
@@ -125,6 +129,31 @@ class Draft:
         self._renamed[id(node)] = renamed
         self._before.append(node)
         return Edge(renamed, edge.port)
+
+    def _rename_both(self, node: Node, name: str, was: str | None, site: Site | None) -> Edge:
+        """Rename a step and the projection that finishes it, whose name derives from it."""
+        step = self.rename(node.inputs[0], name, was, site)
+        del self._scopes[node.name]
+        derived = f"{step.node.name}.{FINISH}"
+        renamed = replace(node, name=self._free(derived), derived=derived, inputs=(step,))
+        self._nodes[self._nodes.index(node)] = renamed
+        self._scopes[renamed.name] = step.node.name
+        self._renamed[id(node)] = renamed
+        self._before.append(node)
+        return Edge(renamed)
+
+    def finish(self, edge: Edge, columns: tuple[tuple[str, Expr], ...], schema: pa.Schema) -> Edge:
+        """A projection that is a part of the step behind `edge`."""
+        node = Select(
+            name="",
+            schema=schema,
+            inputs=(edge,),
+            timed=edge.node.timed,
+            site=edge.node.site,
+            columns=columns,
+            finishes=True,
+        )
+        return Edge(self.add(node, chosen=None, kind=FINISH))
 
     def scope(self, edge: Edge) -> str:
         """The place of a step, for the names of the steps after it.
@@ -138,12 +167,12 @@ class Draft:
 
     def name_of(self, edge: Edge) -> str:
         """The name of the step behind `edge`, and the port if it is not the main one."""
-        node = self._now(edge.node)
+        node = self._now(step_of(self._now(edge.node)))
         return node.name if edge.port == OUT else f"{node.name}.{edge.port}"
 
     def is_named(self, edge: Edge) -> bool:
         """Whether the user chose the name of the step behind `edge`."""
-        return self._now(edge.node).name in self._chosen
+        return self._now(step_of(self._now(edge.node))).name in self._chosen
 
     def graph(self) -> tuple[Node, ...]:
         """The steps, each after those it reads from, whatever was renamed meanwhile; without
@@ -151,9 +180,16 @@ class Draft:
         return _without_looks(self.whole(), {self._now(n).name for n in self._looked})
 
     def whole(self) -> tuple[Node, ...]:
-        """All steps, each after those it reads from, whatever was renamed meanwhile."""
+        """All steps, each after those it reads from, whatever was renamed meanwhile.
+
+        A projection that finishes a step is left out where nobody reads it: only late rows are.
+        """
         done: dict[str, Node] = {}
+        read = {self._now(e.node).name for node in self._nodes for e in node.inputs}
+        read |= {self._now(node).name for node in self._looked}
         for node in self._nodes:
+            if step_of(node) is not node and node.name not in read:
+                continue
             inputs = tuple(Edge(done[self._now(e.node).name], e.port) for e in node.inputs)
             moved = any(a.node is not b.node for a, b in zip(inputs, node.inputs, strict=True))
             done[node.name] = replace(node, inputs=inputs) if moved else node

@@ -108,6 +108,13 @@ class Select(Node):
 
     where: Expr | None = None
     columns: tuple[tuple[str, Expr], ...] | None = None
+    finishes: bool = False  # the step before it: to the user both are one, of that one's name
+
+
+def step_of(node: Node) -> Node:
+    """The step that the user wrote: of a projection that finishes another, that one."""
+    finishes = isinstance(node, Select) and node.finishes
+    return node.inputs[0].node if finishes else node
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Column, Index, array, floats, integers, valid
 from headrace.chunk import plain_type
-from headrace.errors import PlanError
+from headrace.errors import PlanError, call_site
+from headrace.expr import Expr, lit
+from headrace.expr.operators import ColumnOperators, NotAValue
+from headrace.expr.tree import Node, call, column_or_text
 from headrace.hints import AGGREGATES
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
@@ -24,10 +27,6 @@ from headrace.ops.agg.ordered import Collect, Distinct, Pick
 from headrace.ops.agg.own import OwnAggregate, OwnSynopsis
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
-
-if TYPE_CHECKING:
-    from headrace.expr import Expr
-
 
 # Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
@@ -147,8 +146,12 @@ AGGREGATES.update(KINDS)
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """What to compute: a kind and its arguments, columns or (until planned) expressions."""
+class Aggregate(ColumnOperators[Expr], NotAValue):
+    """What to compute: a kind and its arguments, columns or (until planned) expressions.
+
+    Operators, and the methods of an expression, make an expression of it, for `agg`. Only `==`
+    compares what is written, as values do.
+    """
 
     kind: str
     column: str | Expr | None = None
@@ -158,6 +161,40 @@ class Aggregate:
     def __str__(self) -> str:
         arguments = [str(a) for a in (self.column, self.by) if a is not None]
         return f"{self.kind}({', '.join(arguments)})"
+
+    __ne__ = object.__ne__  # type: ignore[assignment]
+    __format__ = object.__format__  # type: ignore[assignment]
+
+    def as_expr(self) -> Expr:
+        """The call that it is in SQL text."""
+        if self.own is not None:
+            raise PlanError(
+                "HR-AGG-012",
+                f"{self.kind} is an aggregate of your own, which cannot be part of an expression",
+                "Compute it under a name, and add with_columns(...) after agg.",
+                site=call_site(),
+            )
+        return Expr(call(self.kind, *map(_written, self.arguments)))
+
+    def _infix(self, kind: type[Node], left: Any, right: Any) -> Expr:
+        return self.as_expr()._infix(kind, left, right)
+
+    def _prefix(self, kind: type[Node]) -> Expr:
+        return self.as_expr()._prefix(kind)
+
+    def _function(self, name: str, *args: Any) -> Expr:
+        return self.as_expr()._function(name, *args)
+
+    def is_null(self) -> Expr:
+        return self.as_expr().is_null()
+
+    def is_not_null(self) -> Expr:
+        return self.as_expr().is_not_null()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not callable(getattr(Expr, name, None)):
+            raise AttributeError(f"an aggregate has no {name!r}")
+        return getattr(self.as_expr(), name)
 
     @property
     def synopsis(self) -> Synopsis:
@@ -199,6 +236,10 @@ class Aggregate:
             f"{self} cannot be computed: its argument is {kinds}",
             f"{self.kind} needs {wanted}; cast the column first.",
         )
+
+
+def _written(argument: str | Expr) -> Node:
+    return column_or_text(argument) if isinstance(argument, str) else lit(argument).node
 
 
 def _type(schema: pa.Schema, column: str | Expr | None) -> pa.DataType:

@@ -228,6 +228,13 @@ def count_distinct(column: str | Expr) -> Aggregate:
 
 def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:
     for argument in (column, by):
+        if isinstance(argument, Aggregate):
+            raise PlanError(
+                "HR-AGG-013",
+                f"{kind}({argument}) is an aggregate of an aggregate",
+                "Compute the inner one in an agg of its own, and the outer one in an agg after it.",
+                site=call_site(),
+            )
         if isinstance(argument, int | float | bytes | list | tuple):
             raise PlanError(
                 "HR-AGG-003",
