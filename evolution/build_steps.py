@@ -91,7 +91,7 @@ def _near(s: Step) -> str:
     return f"{s.length * 1000 + 500}ms"
 
 
-_TOLD = {"mean": "{} * 1000", "collect": "size({0}) * 1000 + {0}[0]"}
+_TOLD = {"mean": "{} * 1000", "percentile": "{} * 2", "collect": "size({0}) * 1000 + {0}[0]"}
 
 
 def _aggregates(s: Step) -> dict[str, Any]:
@@ -99,6 +99,8 @@ def _aggregates(s: Step) -> dict[str, Any]:
         kind = getattr(hr, agg)
         if agg == "count":
             return kind()
+        if agg == "percentile":
+            return kind(s.column, 0.5)
         return kind("id", s.column) if agg in ("max_by", "min_by") else kind(s.column)
 
     return {f"m{n}": made(agg) for n, agg in enumerate(s.aggs, 1)}

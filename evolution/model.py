@@ -8,6 +8,7 @@ at the end of something: then the model leaves it open.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,8 @@ def _aggregate(agg: str, rows: Sequence[Row], column: str) -> int:
     values = [r[column] for r in rows]
     if agg == "mean":
         return int(sum(values) / len(values) * 1000)
+    if agg == "percentile":
+        return int(statistics.median(values) * 2)
     if agg in ("max_by", "min_by"):
         best = (max if agg == "max_by" else min)(values)
         return int(next(r["id"] for r in rows if r[column] == best))

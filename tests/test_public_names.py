@@ -25,7 +25,7 @@ JOINS = ["JoinResult", "Table", "join_all", "spark_table", "sql_table", "table_f
 PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
     "Aggregate", "avg", "collect", "count", "count_distinct", "first", "last", "max", "max_by",
-    "mean", "min", "min_by", "stddev", "sum", "variance",
+    "mean", "median", "min", "min_by", "percentile", "stddev", "sum", "variance",
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]

@@ -34,6 +34,7 @@ AGGS = {
     "head": agg.first("s"), "tail": agg.last("f"), "cheap": agg.min_by("s", "f"),
     "dear": agg.max_by("x", "s"), "oldest": agg.min_by("f", "x"), "all": agg.collect("s"),
     "kinds": agg.count_distinct("f"), "names": agg.count_distinct("s"),
+    "middle": agg.median("x"), "p90": agg.percentile("f", 0.9), "lowest": agg.percentile("x", 0),
 }  # fmt: skip
 
 
@@ -58,7 +59,21 @@ def expected(rows: list[dict[str, Any]], aggregate: agg.Aggregate) -> Any:
             return None
         best = (min if kind == "min_by" else max)(known, key=lambda r: _place(r[by]))
         return best[column]
-    return _of([r[column] for r in rows if r[column] is not None], kind)
+    values = [r[column] for r in rows if r[column] is not None]
+    if aggregate.share is not None:
+        return _percentile(sorted(values, key=_place), aggregate.share)
+    return _of(values, kind)
+
+
+def _percentile(values: list[Any], share: float) -> float | None:
+    """As Spark defines it: between the two values next to the place, in proportion."""
+    if not values:
+        return None
+    place = share * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    if place == math.floor(place) or low == high:
+        return float(low)
+    return float((math.ceil(place) - place) * low + (place - math.floor(place)) * high)
 
 
 def _of(values: list[Any], kind: str) -> Any:

@@ -134,8 +134,8 @@ THEMES = (
         "For ``agg``, over a window or over all rows of a key so far. See "
         ":doc:`/docs/guide/windows` and :doc:`/docs/guide/state-and-process`.",
         public(
-            "count sum mean avg min max first last min_by max_by count_distinct collect stddev "
-            "variance Aggregate"
+            "count sum mean avg min max first last min_by max_by count_distinct collect median "
+            "percentile stddev variance Aggregate"
         ),
     ),
     Theme(

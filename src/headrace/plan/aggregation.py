@@ -21,6 +21,7 @@ from headrace.expr import Expr, col, parsed
 from headrace.expr.aggregate_calls import (
     AggregateCall,
     inner_aggregate,
+    number_of,
     only_call,
     unknown_function,
     without_aggregates,
@@ -35,7 +36,8 @@ _IN_SQL = {
     "avg": "mean", "stddev_samp": "stddev", "var_samp": "variance", "collect_list": "collect",
     "array_agg": "collect",
 }  # fmt: skip
-_ARGUMENTS = {"count": (0, 1), "min_by": (2, 2), "max_by": (2, 2)}  # else one
+_TWO = (2, 2)
+_ARGUMENTS = {"count": (0, 1), "min_by": _TWO, "max_by": _TWO, "percentile": _TWO}  # else one
 NAMES = 'Name it: "sum(v) / count(*) as mean", or by a keyword: mean=...'
 
 
@@ -191,8 +193,20 @@ class _Reading:
                 f"not {len(call.arguments)}",
                 "The guide lists the aggregates and what they take.",
             )
+        if kind in ("median", "percentile"):
+            share = number_of(call.arguments[1]) if kind == "percentile" else 0.5
+            return self._percentile(call.arguments[0], share)
         column, by = [*call.arguments, None, None][:2]
         return Aggregate(kind, column, by)
+
+    def _percentile(self, column: str | Expr, share: float | None) -> Aggregate:
+        if share is None or share > 1:
+            raise PlanError(
+                "HR-AGG-016",
+                f"{self._place('percentile')}its share is not a number from 0 to 1",
+                "Write it as a number: percentile(v, 0.95).",
+            )
+        return Aggregate("percentile", column, share=share)
 
     def _unknown(self, function: str) -> PlanError:
         ours = aggregate(function)

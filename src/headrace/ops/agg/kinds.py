@@ -25,6 +25,7 @@ from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.ordered import Collect, Distinct, Pick
 from headrace.ops.agg.own import OwnAggregate, OwnSynopsis
+from headrace.ops.agg.percentile import Percentile
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
 
@@ -141,8 +142,9 @@ KINDS: dict[str, Synopsis] = {
     "last": Pick(by=False, largest=True),
     "collect": Collect(),
     "count_distinct": Distinct(),
+    "percentile": Percentile(0.5),  # or at the share that the aggregate says
 }
-AGGREGATES.update(KINDS)
+AGGREGATES.update(KINDS, ["median"])
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,10 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
     column: str | Expr | None = None
     by: str | Expr | None = None
     own: OwnAggregate | None = None  # of the user's own
+    share: float | None = None  # of the rows that are below a percentile
 
     def __str__(self) -> str:
-        arguments = [str(a) for a in (self.column, self.by) if a is not None]
+        arguments = [str(a) for a in (self.column, self.by, self.share) if a is not None]
         return f"{self.kind}({', '.join(arguments)})"
 
     __ne__ = object.__ne__  # type: ignore[assignment]
@@ -174,7 +177,8 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
                 "Compute it under a name, and add with_columns(...) after agg.",
                 site=call_site(),
             )
-        return Expr(call(self.kind, *map(_written, self.arguments)))
+        share = () if self.share is None else (lit(self.share).node,)
+        return Expr(call(self.kind, *map(_written, self.arguments), *share))
 
     def _infix(self, kind: type[Node], left: Any, right: Any) -> Expr:
         return self.as_expr()._infix(kind, left, right)
@@ -198,6 +202,8 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
 
     @property
     def synopsis(self) -> Synopsis:
+        if self.share is not None:
+            return Percentile(self.share)
         return KINDS[self.kind] if self.own is None else OwnSynopsis(self.own)
 
     @property

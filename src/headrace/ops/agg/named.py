@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
-    "merge", "min", "min_by", "partial", "result", "stddev", "sum", "variance",
+    "median", "merge", "min", "min_by", "partial", "percentile", "result", "stddev", "sum",
+    "variance",
 ]  # fmt: skip
 
 _QUIET = np.errstate(all="ignore")  # inf and NaN are values here, not accidents
@@ -224,6 +226,26 @@ def collect(column: str | Expr) -> Aggregate:
 def count_distinct(column: str | Expr) -> Aggregate:
     """How many different values there are, exactly; nulls do not count."""
     return _of("count_distinct", column)
+
+
+def median(column: str | Expr) -> Aggregate:
+    """The exact median, as a float: the middle value, or half way between the two in the middle."""
+    return percentile(column, 0.5)
+
+
+def percentile(column: str | Expr, share: float) -> Aggregate:
+    """The exact value below which a `share` of all values lies, from 0 to 1, interpolated.
+
+    State holds every distinct value and the number of its rows.
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise PlanError(
+            "HR-AGG-016",
+            f"percentile has the share {share!r}",
+            'Choose a number from 0 to 1: hr.percentile("v", 0.95).',
+            site=call_site(),
+        )
+    return replace(_of("percentile", column), share=float(share))
 
 
 def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:

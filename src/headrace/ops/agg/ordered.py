@@ -132,21 +132,21 @@ class Collect(Exploding):
     def single(self, rows: Arguments) -> list[Column]:
         parts = [rows.column, *rows.order.columns]
         present = valid(rows.column)
-        return [_lists(take([p], np.flatnonzero(present))[0], present) for p in parts]
+        return [lists_of(take([p], np.flatnonzero(present))[0], present) for p in parts]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         parts = [flat(c).flatten() for c in columns]
-        return self._gather(parts, _owners(columns[0]), grouping)
+        return self._gather(parts, owners(columns[0]), grouping)
 
     def _gather(self, parts: Sequence[Column], owner: Index, grouping: Grouping) -> Finish:
         ticket = grouping.ask_rows()
 
         def finish() -> list[Column]:
-            group = _group_of(*grouping.rows_of(ticket))[owner]
+            group = group_of(*grouping.rows_of(ticket))[owner]
             order = sorted_by([group, *order_keys(parts[1:])])
             order = order[valid(parts[0])[order]]
             sizes = np.bincount(group[order], minlength=grouping.count)
-            return [_lists(values, sizes) for values in take(parts, order)]
+            return [lists_of(values, sizes) for values in take(parts, order)]
 
         return finish
 
@@ -170,26 +170,26 @@ class Distinct(Exploding):
 
     def single(self, rows: Arguments) -> list[Column]:
         present = valid(rows.column)
-        return [_lists(flat(rows.column.drop_null()), present)]
+        return [lists_of(flat(rows.column.drop_null()), present)]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
-        return self._gather(flat(columns[0]).flatten(), _owners(columns[0]), grouping)
+        return self._gather(flat(columns[0]).flatten(), owners(columns[0]), grouping)
 
     def _gather(self, values: Column, owner: Index, grouping: Grouping) -> Finish:
         ticket = grouping.ask_rows()
 
         def finish() -> list[Column]:
-            group = _group_of(*grouping.rows_of(ticket))[owner]
+            group = group_of(*grouping.rows_of(ticket))[owner]
             pairs, distinct_values = _pairs(group, values)
             group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(distinct_values), 1))
             sizes = np.bincount(group, minlength=grouping.count)
-            return [_lists(distinct_values.take(pa.array(code)), sizes)]
+            return [lists_of(distinct_values.take(pa.array(code)), sizes)]
 
         return finish
 
     def running(self, columns: Sequence[Column], span: RunningSpan) -> tuple[Column, list[Column]]:
         """Counts what is new in each row, instead of making a list for each."""
-        values, owner = flat(columns[0]).flatten(), _owners(columns[0])
+        values, owner = flat(columns[0]).flatten(), owners(columns[0])
         group = span.groups[owner]
         pairs, _ = _pairs(group, values)
         seen, first = np.unique(pairs, return_index=True)
@@ -197,7 +197,7 @@ class Distinct(Exploding):
         fresh = np.bincount(owner[new], minlength=span.rows)
         sizes = np.bincount(group[new], minlength=len(span.starts))
         counts = array(span.reduce(ADD, [fresh])[0], pa.int64())
-        return counts, [_lists(values.take(pa.array(new)), sizes)]
+        return counts, [lists_of(values.take(pa.array(new)), sizes)]
 
     def result(self, columns: Sequence[Column]) -> Column:
         return pc.list_value_length(columns[0]).cast(pa.int64())
@@ -216,18 +216,18 @@ def _pairs(group: Index, values: Column) -> tuple[Index, pa.Array]:
     return np.where(code < 0, -1, group * len(encoded.dictionary) + code), encoded.dictionary
 
 
-def _group_of(rows: Index, starts: Index) -> Index:
+def group_of(rows: Index, starts: Index) -> Index:
     group = np.empty(len(rows), np.int64)
     group[rows] = group_numbers(starts, len(rows))
     return group
 
 
-def _owners(lists: Column) -> Index:
+def owners(lists: Column) -> Index:
     """For each element, the row whose list holds it."""
     sizes = integers(pc.list_value_length(lists))
     return np.repeat(np.arange(len(lists)), sizes)
 
 
-def _lists(values: pa.Array, sizes: Numbers) -> pa.Array:
+def lists_of(values: pa.Array, sizes: Numbers) -> pa.Array:
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return pa.ListArray.from_arrays(array(ends, pa.int32()), values)
