@@ -281,6 +281,10 @@ def _throttle(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return sides[0].key_by(*s.keys).throttle(1, per=f"{s.length}s", **_named(s)), _WHOLE
 
 
+def _limit(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].key_by(*s.keys).limit(3, unbounded=True, **_named(s)), _WHOLE
+
+
 def _top(s: Step, sides: list[hr.Stream], time: str) -> Built:
     keyed = sides[0].key_by(*s.keys)
     return keyed.top(2, by=s.column, unbounded=True, **_named(s)), ("id", "rank", SIGN)
@@ -324,6 +328,7 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "reduce": _reduce, "process": _process, "timers": _timers, "mapped": _mapped,
     "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
-    "dedup": _dedup, "throttle": _throttle, "top": _top, "match": _match, "batch": _batch,
+    "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
+    "batch": _batch,
     "sample": _sample, "folded": _folded, "reduced": _reduced, "versions": _versions,
 }  # fmt: skip

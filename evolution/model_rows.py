@@ -96,6 +96,10 @@ class Arriving:
         self.held[key] = row[time]
         return self._none(row, key, time)
 
+    def _limit(self, row: Row, key: str, time: str) -> Numbers:
+        self.held[key] = self.held.get(key, 0) + 1
+        return self._none(row, key, time) if self.held[key] <= 3 else []
+
     def _throttle(self, row: Row, key: str, time: str) -> Numbers:
         period = row[time] // (self.step.length * 1000)
         if self.held.get(key) == period:

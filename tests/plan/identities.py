@@ -323,6 +323,10 @@ CASES: dict[str, Case] = {
         {"per": lambda s: s.throttle(1, per="2h", name="s")},
         {"rows": lambda s: s.throttle(2, per="1h", name="s")},
     ),
+    "limit": keyed_case(
+        lambda s: s.limit(2, **S),
+        {"rows": lambda s: s.limit(3, **S)},
+    ),
     "top": keyed_case(
         lambda s: s.top(2, by="x", **S),
         {

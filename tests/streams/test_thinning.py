@@ -70,6 +70,31 @@ class Sampled:
         return [key for key in over for _ in range(min(self.size, self.waiting.pop(key)))]
 
 
+@dataclass
+class Limited:
+    most: int
+    keyed: bool
+    went: Counter[Any] = field(default_factory=Counter)
+
+    def step(self, rows: list[Row], before: int, after: int, clock: int) -> list[int]:
+        out = []
+        for row in sorted(rows, key=lambda r: r.order):
+            key = row.k if self.keyed else ""
+            self.went[key] += 1
+            out += [row.n] if self.went[key] <= self.most else []
+        return out
+
+
+@settings(**OPTIONS)
+@given(script=turns(), tasks=st.integers(1, 3), most=st.integers(1, 6), keyed=st.booleans())
+def test_the_first_rows_go_on_and_no_more(script, tasks, most, keyed):
+    def build(rows):
+        stream = rows.key_by("k") if keyed else rows
+        return stream.limit(most, unbounded=keyed, name="l")
+
+    play(build, Limited(most, keyed), script, number, "l", tasks)
+
+
 @settings(**OPTIONS)
 @given(script=turns(), tasks=st.integers(1, 3))
 def test_only_changes_go_on(script, tasks):
@@ -224,6 +249,8 @@ REFUSED = [
     (lambda s: s.key_by("k").throttle(0, per="1s"), "HR-STREAM-002"),
     (lambda s: s.key_by("k").throttle(2, per="0s"), "HR-STREAM-001"),
     (lambda s: s.throttle(True, per="1s"), "HR-STREAM-002"),
+    (lambda s: s.limit(0), "HR-STREAM-002"),
+    (lambda s: s.limit(2.5), "HR-STREAM-002"),
     (lambda s: s.throttle(2), "HR-STREAM-009"),
     (lambda s: s.throttle("1s", 2), "HR-STREAM-002"),
     (lambda s: s.sample(1.5), "HR-STREAM-005"),

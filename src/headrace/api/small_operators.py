@@ -25,6 +25,7 @@ from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top
 from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
+from headrace.ops.stream.limit import Limit
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
@@ -108,6 +109,23 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         what = Throttle(step.count(rows, "throttle"), length)
         sides = {DROPPED: step.schema}
         return self._timed(step.stateful(what, (self._keys,), step.schema, sides=sides))
+
+    def limit(
+        self,
+        rows: int,
+        *,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """The first so many rows of the stream, or of each key, and no more ever.
+
+        The count is state: a restart does not begin anew. On a stream with a key it is stored for
+        every key: pass unbounded=True. The job goes on; the other rows are dropped.
+        """
+        step = self._step(name, was)
+        what, accepted = Limit(step.count(rows, "limit")), unbounded or not self._keys
+        return self._stream(step.stateful(what, (self._keys,), step.schema, unbounded=accepted))
 
     def top(
         self,
