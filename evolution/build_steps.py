@@ -152,7 +152,10 @@ def _python(s: Step, sides: list[hr.Stream], time: str) -> Built:
     def twice(row: Any) -> Any:
         return [row, row._replace(x=row.x + 1)]
 
-    return sides[0].flat_map(twice, schema=ROW), _WHOLE
+    def same(row: Any) -> int:
+        return int(row.x)
+
+    return sides[0].flat_map(twice, schema=ROW).with_columns(x=same), _WHOLE
 
 
 def _union(s: Step, sides: list[hr.Stream], time: str) -> Built:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pickle
 from collections import namedtuple
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from tests.sources.reading import again, read_all, read_split, refusal
 
+import headrace as hr
+from headrace.errors import InputError, PlanError
 from headrace.schema import schema_of
-from headrace.sources import open_source, rows
+from headrace.sources import Range, open_source, rows
+from headrace.testing import drive
 
 Pair = namedtuple("Pair", "n name")
 
@@ -110,3 +114,38 @@ def test_a_table_whose_file_is_damaged_while_the_job_runs_is_refused(tmp_path, m
     error = refusal(lambda: list(task.read(source.cut("0", 0, 1_000, 1)[0])))
 
     assert error.code == "HR-INPUT-009" and str(path) in error.message
+
+
+TEXTS = ["2026-01-01T00:00:00Z", "2026-01-01 00:00:01.5", "2026-01-01T01:00:02+01:00", None]
+
+
+def test_iso_text_is_a_timestamp_where_the_schema_says_so():
+    dicts = [{"t": t, "d": "2026-01-0" + str(i + 1)} for i, t in enumerate(TEXTS)]
+    source = hr.rows(dicts, schema="t timestamp, d date")
+    table = pa.concat_tables(chunk for chunk, _ in source.read(Range("0", 0, 4)))
+    instants = [t and t.timestamp() - 1_767_225_600 for t in table["t"].to_pylist()]
+    assert instants == [0.0, 1.5, 2.0, None]
+    assert [d.day for d in table["d"].to_pylist()] == [1, 2, 3, 4]
+    assert hr.rows(dicts).schema.field("t").type == pa.string()  # without a schema text stays text
+
+
+def test_wrong_iso_text_is_refused_with_its_row():
+    for wrong in ("2026-13-01T00:00:00Z", "yesterday", ""):
+        dicts = [{"t": "2026-01-01"}, {"t": wrong}]
+        with pytest.raises(InputError, match=f"row 1, column 't': '{wrong}' is not a timestamp"):
+            hr.rows(dicts, schema="t timestamp")
+    with pytest.raises(InputError, match="row 1, column 't'"):  # texts and times in one column
+        hr.rows([{"t": datetime(2026, 1, 1, tzinfo=UTC)}, {"t": TEXTS[0]}], schema="t timestamp")
+
+
+def test_the_column_of_event_time_may_be_iso_text(tmp_path):
+    job = hr.Job("j")
+    rows = hr.rows([{"t": t, "v": 1} for t in TEXTS[:3]])
+    stream = job.read(rows, time="t", delay="1s", name="rows")
+    assert pa.types.is_timestamp(stream.schema.field("t").type)
+    stream.window(hr.tumbling("2s")).agg(n=hr.count()).write("collect:", name="out")
+    assert drive(job, tmp_path).output("out")["n"].to_pylist() == [2, 1]
+    wrong = hr.Job("k")
+    wrong.read(hr.rows([{"t": "noon"}]), time="t", delay="1s").write("collect:")
+    with pytest.raises(PlanError, match="row 0, column 't': 'noon' is not a timestamp"):
+        wrong.check()

@@ -24,6 +24,7 @@ from headrace.plan.explain import Explanation, explain
 from headrace.plan.nodes import DEAD_SCHEMA, Dead, Edge, Read
 from headrace.plan.program import Program, build
 from headrace.schema import SchemaLike, schema_of
+from headrace.sources.memory import MemorySource
 
 MOST_SLOTS = 4096
 
@@ -93,6 +94,8 @@ class Job:
         site = call_site()
         with self.draft.attempt(site):
             check_kind(uri, "read")
+            if isinstance(uri, MemorySource) and schema is None:
+                uri = uri.with_time(time)
         columns, format = self._schema(uri, schema, format, options, site)
         times = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         node = Read(

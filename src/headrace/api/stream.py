@@ -7,7 +7,7 @@ together by `job.check()`, `job.explain()` and `run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from headrace.api.handles import PLAIN, flat, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
+from headrace.api.python_columns import is_types, with_python_columns
 from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
 from headrace.api.stateful import NeedsKey, refuse_unkeyed
 from headrace.api.windowed import WindowArguments, WindowedStream
@@ -90,10 +91,19 @@ class Stream(
         step.unique([*picked, *exprs])
         return self._stream(step.columns("select", {**picked, **exprs}))
 
-    def with_columns(self, **exprs: ColumnLike) -> Stream:
-        """All columns, and these: new ones at the end, known ones replaced in place."""
-        columns = {n: col(n) for n in self.schema.names}
-        return self._stream(self._step().columns("with_columns", {**columns, **exprs}))
+    def with_columns(
+        self, *, types: Mapping[str, Any] | ColumnLike = None, **exprs: ColumnLike
+    ) -> Stream:
+        """All columns, and these: new ones at the end, known ones replaced in place.
+
+        A Python function computes a column of the row: `def f(row) -> float`, or of the type that
+        `types` says, `types={"x": "double"}`; so does a lambda that is no expression. It sees the
+        row as it came, and a row on which it raises is a dead letter.
+        """
+        step = self._step()
+        kinds = types if is_types(types, exprs) else {}
+        columns = exprs if types is None or is_types(types, exprs) else {"types": types, **exprs}
+        return self._stream(with_python_columns(step, columns, kinds))
 
     def drop(self, *names: str | Sequence[str]) -> Stream:
         """All columns but these."""

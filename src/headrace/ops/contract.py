@@ -313,6 +313,10 @@ class ChunkSpec(ABC):
         """The column that decides which rows come out."""
         return None
 
+    def leaves(self, columns: Collection[str]) -> bool:
+        """Whether these columns are as they were before the step."""
+        return False
+
     @property
     def chosen_by(self) -> str:
         """What else decides which rows come out, as text that stays."""

@@ -79,7 +79,8 @@ def _not_one(reason: Untraceable) -> PlanError:
     return PlanError(
         "HR-EXPR-005",
         f"this function is not an expression: {reason.reason}",
-        "Use map, filter or map_batches for Python code, or write it with columns.",
+        "Use map, filter, map_batches, or with_columns(..., types=...) for Python code; or write "
+        "it with columns.",
     )
 
 

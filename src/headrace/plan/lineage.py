@@ -114,7 +114,7 @@ def _passes(node: Node, expr: Expr) -> bool:
     if isinstance(node, Python):
         return node.kind in SAME_ROWS
     if isinstance(node, Chunks):
-        return node.what.kind in SAME_ROWS
+        return node.what.kind in SAME_ROWS or node.what.leaves(expr.columns)
     return isinstance(node, Stateful) and node.what.passes_on(expr.columns)
 
 

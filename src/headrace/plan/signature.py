@@ -110,6 +110,26 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
     return _described(args[0], fn, method)
 
 
+def column_type(fn: Callable[..., Any], name: str, kind: object, method: str) -> pa.DataType:
+    """The type of the one value that `fn` returns: declared, or hinted by the function."""
+    if kind is not None:
+        return type_of(kind)
+    hint = _hints(fn).get("return")
+    options = [part for part in typing.get_args(hint) if part is not type(None)]
+    if _optional(hint) and len(options) == 1:
+        hint = options[0]
+    try:
+        if hint is not None:
+            return type_of(hint)
+    except PlanError:
+        pass
+    raise PlanError(
+        "HR-PLAN-011",
+        f"{method} does not know of what type {name!r} is, which {title(fn)} computes",
+        f'Say it: types={{"{name}": "double"}}; or annotate the result: def f(row) -> float.',
+    )
+
+
 def any_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
     """The rows that `fn` returns, one or many a call."""
     many = schema is None and typing.get_origin(_hints(fn).get("return")) in _MANY

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError
-from headrace.rows import fitted, table_of
-from headrace.schema import SchemaLike, ddl_of, schema_of
+from headrace.kernel.text_cast import cast_text
+from headrace.rows import fitted, table_of, values_of
+from headrace.schema import TIMESTAMP, SchemaLike, ddl_of, ddl_type, schema_of
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
@@ -52,6 +53,14 @@ class MemorySource(Source):
         source = copy.copy(self)
         source._home = home
         return source
+
+    def with_time(self, name: object) -> MemorySource:
+        """The same rows, with the ISO texts of this column read as timestamps."""
+        kind = self.schema.field(name).type if name in self.schema.names else None
+        if self._table is None or kind is None or not pa.types.is_string(kind):
+            return self
+        timed = _read_times(self._table, pa.field(str(name), TIMESTAMP))
+        return MemorySource(timed, len(self._bounds) - 1)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._home is None or self._table is None or self._table.nbytes <= INLINE_BYTES:
@@ -119,7 +128,11 @@ class TableOnDisk:
 def rows(
     values: Iterable[object] | pa.Table, schema: SchemaLike | None = None, *, splits: int = 1
 ) -> MemorySource:
-    """An input made of rows: dicts, dataclasses, named tuples, or an Arrow table."""
+    """An input made of rows: dicts, dataclasses, named tuples, or an Arrow table.
+
+    A timestamp or date of the schema may be ISO text, "2026-01-01T00:00:00Z", in UTC if it has no
+    zone; so may the column that `read` names as `time=`. Without either, text stays text.
+    """
     if splits < 1:
         raise InputError("HR-INPUT-013", f"{splits} splits", "Give one split or more.")
     table = values if isinstance(values, pa.Table) else _table(list(values), schema)
@@ -133,7 +146,7 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
         schema = type(values[0])
     try:
         if schema is not None:
-            return table_of(values, schema_of(schema))
+            return _with_times(values, schema_of(schema))
         if not values:
             raise ValueError("there are no rows to take the columns from")
         return pa.Table.from_pylist([v._asdict() if hasattr(v, "_asdict") else v for v in values])
@@ -143,6 +156,50 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
             f"the rows do not fit their schema: {_first_bad(values, schema)}{cause}",
             "Give rows(..., schema=...) the columns and types that the rows have.",
         ) from cause
+
+
+def _with_times(values: list[Any], schema: pa.Schema) -> pa.Table:
+    """The rows as columns; a column of times may be one of ISO texts instead."""
+    try:
+        return table_of(values, schema)
+    except (pa.ArrowException, ValueError, TypeError, AttributeError):
+        as_text = _texts(values, schema)
+        if not as_text:
+            raise
+    fields = [pa.field(f.name, pa.string()) if f.name in as_text else f for f in schema]
+    table = table_of(values, pa.schema(fields))
+    for name in as_text:
+        table = _read_times(table, schema.field(name))
+    return table
+
+
+def _texts(values: list[Any], schema: pa.Schema) -> list[str]:
+    """The columns of times that hold nothing but texts."""
+    times = [f for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
+    found = []
+    for field in times:
+        try:
+            place = schema.get_field_index(field.name)
+            column = [values_of(row, tuple(schema.names))[place] for row in values]
+        except (ValueError, TypeError, AttributeError, LookupError):
+            return []
+        if {type(v) for v in column} - {type(None)} == {str}:
+            found.append(field.name)
+    return found
+
+
+def _read_times(table: pa.Table, field: pa.Field) -> pa.Table:
+    """The table with a column of ISO texts read as times; InputError names a wrong one's row."""
+    texts = table.column(field.name).combine_chunks()
+    times, bad = cast_text(texts.cast(pa.binary()), field.type)
+    if bad:
+        raise InputError(
+            "HR-INPUT-006",
+            f"row {bad[0]}, column {field.name!r}: {texts[bad[0]].as_py()!r} is not a "
+            f"{ddl_type(field.type)}",
+            'Write ISO text, "2026-01-01T00:00:00Z", or a datetime.',
+        )
+    return table.set_column(table.column_names.index(field.name), field, times)
 
 
 def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:

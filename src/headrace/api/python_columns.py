@@ -1,0 +1,89 @@
+"""`with_columns`: expressions, and Python functions that compute a column of the row.
+
+A lambda that can be traced is an expression, as everywhere. The others are called with the row as
+it came: so are expressions computed, and nothing depends on the order in which columns are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
+
+import pyarrow as pa
+
+from headrace.api.handles import StepBuilder
+from headrace.callables import is_lambda
+from headrace.errors import PlanError
+from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.ops.stream.python_columns import PythonColumns
+from headrace.plan import columns as cols
+from headrace.plan.nodes import Chunks, Edge
+from headrace.plan.signature import check_takes, column_type
+from headrace.schema import type_of
+
+METHOD = "with_columns"
+
+
+def is_types(types: object, exprs: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
+    """Whether `types=` says types of columns, and is not a column that is called so."""
+    return isinstance(types, Mapping) and bool(types) and types.keys() <= exprs.keys()
+
+
+def with_python_columns(
+    step: StepBuilder, specs: Mapping[str, object], types: Mapping[str, Any]
+) -> Edge:
+    """All columns, and these; types are those of what functions return, or casts."""
+    functions: dict[str, Callable[[Any], Any]] = {
+        n: s for n, s in specs.items() if _runs_as_python(s, step, n, types)
+    }
+    exprs = {n: _cast(step, s, types.get(n)) for n, s in specs.items() if n not in functions}
+    columns = {**{n: col(n) for n in step.schema.names}, **exprs}
+    if not functions or not len(step.schema):
+        return step.columns(METHOD, columns)
+    names = {n: f"${n}" if exprs and n in step.schema.names else n for n in functions}
+    fields = {n: pa.field(names[n], _type(step, n, fn, types)) for n, fn in functions.items()}
+    replaced = [fields[f.name] if names.get(f.name) == f.name else f for f in step.schema]
+    added = [f for f in fields.values() if f.name not in step.schema.names]
+    what = PythonColumns(tuple(names.values()), tuple(functions.values()))
+    node = Chunks(what=what, schema=pa.schema([*replaced, *added]), **step.common())
+    edge = step.add(node, METHOD)
+    if not exprs:
+        return edge
+    typed = cols.typed(step.draft, columns, step.schema, step.site)  # over the row as it came
+    made = {n: (n, e, f) for (n, e), f in zip(typed.columns, typed.schema, strict=True)}
+    made |= {n: (n, col(names[n]), fields[n].with_name(n)) for n in functions}
+    order = [*step.schema.names, *(n for n in specs if n not in step.schema.names)]
+    pairs = tuple((n, made[n][1]) for n in order)
+    return step.draft.finish(edge, pairs, pa.schema([made[n][2] for n in order]))
+
+
+def _runs_as_python(
+    spec: object, step: StepBuilder, name: str, types: Mapping[str, Any]
+) -> TypeGuard[Callable[[Any], Any]]:
+    if not callable(spec) or isinstance(spec, Expr):
+        return False
+    if not is_lambda(spec):
+        return not isinstance(spec, type) or name in types
+    try:
+        as_expr(spec, step.schema)
+    except Untraceable:
+        return name in types  # otherwise it is reported, with the reason
+    except PlanError:
+        return False
+    return False
+
+
+def _cast(step: StepBuilder, spec: object, kind: object) -> object:
+    if kind is None:
+        return spec
+    with step.draft.attempt(step.site):
+        expr = cols.expression(step.draft, spec, step.schema, step.site)
+        return cols.WRONG if expr is None else expr.cast(type_of(kind))
+    return cols.WRONG
+
+
+def _type(step: StepBuilder, name: str, fn: Any, types: Mapping[str, Any]) -> pa.DataType:
+    with step.draft.attempt(step.site):
+        check_takes(fn, 1, METHOD)
+        return column_type(fn, name, types.get(name), METHOD)
+    return pa.null()
