@@ -280,6 +280,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "MANY": "how often files are looked for",
         "SETTLE": "ms",
     },
+    "sources.guess": {
+        "SAMPLE": "what columns are guessed from",
+    },
     "sources.layout": {
         "ENDS": "what a fingerprint covers",
     },

@@ -76,7 +76,7 @@ MISTAKES = {
     ),
     "no key": (lambda s: s.key_by().window(tumbling("1s")).agg(n=count()), ["HR-PLAN-013"]),
     "an aggregate of the wrong type": (lambda s: win(s, c=mean("area")), ["HR-AGG-001"]),
-    "not an aggregate": (lambda s: win(s, c="mean(celsius)"), ["HR-PLAN-021"]),
+    "not an aggregate": (lambda s: win(s, c=3.5), ["HR-PLAN-021"]),
     "an aggregate named as the key": (lambda s: win(s, area=count()), ["HR-PLAN-015"]),
     "an aggregate named as a bound": (lambda s: win(s, window_end=count()), ["HR-PLAN-015"]),
     "a running aggregate named as the key": (

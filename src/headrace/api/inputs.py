@@ -186,10 +186,11 @@ def _strategy(
 
 def own_schema(
     uri: Any, format: str | None, options: Mapping[str, Any]
-) -> tuple[pa.Schema, str | None]:
-    """The schema that the input itself has, and the format that gives it."""
+) -> tuple[pa.Schema, str | None, bool]:
+    """The schema that the input itself has, the format that gives it, and whether it is a guess."""
     source = open_source(uri, None, format, options)
-    return source.schema, format or getattr(source, "format", None)
+    is_guess = getattr(source, "guessed", None) is not None
+    return source.schema, format or getattr(source, "format", None), is_guess
 
 
 def check_place(uri: object, method: str) -> None:

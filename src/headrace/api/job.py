@@ -96,12 +96,13 @@ class Job:
             check_kind(uri, "read")
             if isinstance(uri, MemorySource) and schema is None:
                 uri = uri.with_time(time)
-        columns, format = self._schema(uri, schema, format, options, site)
+        columns, format, guessed = self._schema(uri, schema, format, options, site)
         times = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         node = Read(
             name="",
             schema=columns,
             uri=uri,
+            guessed=guessed,
             timed=time is not None,
             time=time,
             format=format,
@@ -141,14 +142,14 @@ class Job:
         format: str | None,
         options: Mapping[str, Any],
         site: Site | None,
-    ) -> tuple[pa.Schema, str | None]:
+    ) -> tuple[pa.Schema, str | None, bool]:
         with self.draft.attempt(site):
             check_place(uri, "read")
             if schema is not None:
-                return schema_of(schema), format
-            own, format = own_schema(uri, format, options)
-            return schema_of(own), format
-        return UNKNOWN, format
+                return schema_of(schema), format, False
+            own, format, guessed = own_schema(uri, format, options)
+            return schema_of(own), format, guessed
+        return UNKNOWN, format, False
 
 
 def _bad_settings(draft: Draft) -> list[PlanError]:

@@ -57,6 +57,7 @@ def open_inputs(
             until=until,
             clock=clock,
             time=r.time if isinstance(r.time, str) else None,
+            guessed=r.guessed,
         )
         for r in program.sources()
     }

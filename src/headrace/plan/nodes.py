@@ -88,6 +88,7 @@ class Read(Node):
 
     uri: Any  # "log:topic", "files:path", ..., or a source made in the program
     declared: pa.Schema | None = None
+    guessed: bool = False  # the columns: from the values of the input, declared by nobody
     time: str | Ingestion | None = None
     watermark: Strategy = Bounded(0)  # noqa: RUF009  a value
     idle: int | None = None

@@ -197,6 +197,7 @@ class InputRequest:
     bounded: bool
     clock: Clock
     time: str | None = None  # the column of event time
+    guessed: bool = False  # the schema is what the input itself said when the program was built
 
 
 def refuse_unknown(o: InputRequest, known: tuple[str, ...]) -> None:

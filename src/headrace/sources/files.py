@@ -43,6 +43,7 @@ from headrace.sources.file_splits import (
     split_number,
     time_span,
 )
+from headrace.sources.guess import GuessedColumns, guessed_columns
 from headrace.sources.layout import Extent, FileLayout, disappeared, unreadable
 from headrace.sources.lines import LineNumbers, Lines
 from headrace.sources.listing import Listing, Stretch
@@ -70,9 +71,11 @@ class FilesSource(Source):
         home: Path | None,
         splits: str | int | None = None,
         time: str | None = None,
+        guessed: GuessedColumns | None = None,
     ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
         self._pattern, self.layout, self._clock = pattern, layout, clock
+        self.guessed = guessed
         self._time = time  # the column of event time
         self._choice = SplitChoice(splits, by_time=bounded and time is not None)
         self.least = 1 if self.raw else layout.least
@@ -104,6 +107,8 @@ class FilesSource(Source):
         positions = {split_number(split): at for split, at in offsets.items()}
         for split, at in positions.items():
             listing.check(at, split)
+        if self.guessed is not None:
+            self.guessed.check(sum(positions.values()))
         self._pattern.check()
         files = self._pattern.scan()
         if (
@@ -140,6 +145,8 @@ class FilesSource(Source):
         return [split_name(n) for n in self._listing().splits() or [0]]
 
     def discover(self) -> None:
+        if self.guessed is not None:
+            self.guessed.store()
         if not self._complete and time.monotonic() >= self._rest_until:
             began, listing = time.monotonic(), self._listing()
             fresh = self._new_extents(listing)
@@ -345,14 +352,18 @@ def open_files(o: InputRequest) -> Source:
             f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
         )
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
+    is_guess = format == "csv" and (o.schema is None or o.guessed)
+    if is_guess and o.schema is None:
+        own = guessed_columns(pattern, o.uri, options)
     schema = own if own is not None else formats.needed_schema(o, format)
+    guess = GuessedColumns(o.home, o.uri, schema) if is_guess else None
     formats.check_schema(format, schema)
     layout: FileLayout = (
         Parquet(schema) if format == "parquet" else Lines(format, schema, **options)
     )
     return FilesSource(
         pattern, layout, schema, o.clock,
-        bounded=o.bounded, home=o.home, splits=splits, time=o.time,
+        bounded=o.bounded, home=o.home, splits=splits, time=o.time, guessed=guess,
     )  # fmt: skip
 
 

@@ -38,13 +38,14 @@ def open_source(
     until: str | None = None,
     clock: Clock | None = None,
     time: str | None = None,
+    guessed: bool = False,
 ) -> Source:
     """The source that `uri` names.
 
     `folder` is the job's, where the input stores what it must remember under its `key`, which
     stays when the input is renamed (if there is none: under its `name`). `until="end"` reads
-    what is there at the start and ends. `time` names the column of event time. Nothing is made by
-    opening.
+    what is there at the start and ends. `time` names the column of event time. `guessed`: nobody
+    declared `schema`. Nothing is made by opening.
     """
     clock = clock or SystemClock()
     home = _home(folder, name if key is None else key) if folder else None
@@ -54,11 +55,10 @@ def open_source(
     scheme, _, rest = uri.partition(":")
     if format is not None and format not in formats.FORMATS:
         raise formats.unknown_format(format)
-    return KINDS[scheme](
-        InputRequest(
-            uri, rest, schema, format, dict(options or {}), home, until == "end", clock, time
-        )
+    request = InputRequest(
+        uri, rest, schema, format, dict(options or {}), home, until == "end", clock, time, guessed
     )
+    return KINDS[scheme](request)
 
 
 def _home(folder: str, key: str) -> Path:

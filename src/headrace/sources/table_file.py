@@ -12,24 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 import pyarrow.parquet
 
 from headrace.errors import StepError
-from headrace.kernel.text_cast import cast_text
-from headrace.schema import TIMESTAMP
 from headrace.sources.columns import plain
 from headrace.sources.formats import EXTENSIONS, check_csv_header, check_schema, csv_header, decode
+from headrace.sources.guess import guessed
 from headrace.sources.lines import BLOCK, BOM, split_lines
-
-_GUESSES = (  # the types that a column of a CSV file may have, and how all its values look then
-    (pa.int64(), r"^(0|-?[1-9][0-9]{0,17})$"),
-    (pa.float64(), r"^-?(0|[1-9][0-9]{0,9})(\.[0-9]{1,5})?$"),
-    (pa.bool_(), r"^(true|false)$"),
-    (pa.date32(), r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
-    (TIMESTAMP, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?Z?$"),
-)
 
 
 @dataclass(frozen=True)
@@ -98,19 +88,7 @@ def _read_lines(path: str, format: str, declared: pa.Schema | None) -> pa.Table:
 def _guessed(path: str) -> pa.Schema:
     """Numbers, times and booleans only where every value is spelt as one; the rest is text."""
     texts = _read_lines(path, "csv", None)
-    return pa.schema([(name, _guess(texts.column(name))) for name in texts.column_names])
-
-
-def _guess(column: pa.ChunkedArray) -> pa.DataType:
-    for kind, pattern in _GUESSES if column.null_count < len(column) else ():
-        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _can_cast(column, kind):
-            return kind
-    return pa.string()
-
-
-def _can_cast(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether the values are valid: 2024-02-31 only looks like a date."""
-    return not any(cast_text(c.cast(pa.binary()), kind)[1] for c in column.chunks)
+    return pa.schema([(name, guessed(texts.column(name))) for name in texts.column_names])
 
 
 def _bad(path: str, line: int, why: str) -> StepError:
