@@ -320,6 +320,17 @@ def _reduced(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return windows.reduce(_reducer(s), **_named(s)), (START, s.column, "id")
 
 
+def _merged(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    """`inverse` with an even length, so that both ways are drawn."""
+    windows = sides[0].key_by(*s.keys).window(hr.sliding(f"{2 * s.length}s", f"{s.length}s"))
+    add, subtract = (lambda a, b: a + b), (lambda a, b: a - b)
+    inverse = subtract if s.length % 2 == 0 else None
+    totals = windows.fold(
+        0, lambda total, row: total + row.id, merge=add, inverse=inverse, **_named(s)
+    )
+    return totals, (START, "value", "0")
+
+
 def _versions(s: Step, sides: list[hr.Stream], time: str) -> Built:
     found = sides[0].table(*s.keys, unbounded=True).changes(**_named(s))
     return found, ("id", SIGN, "0")
@@ -332,6 +343,6 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
-    "batch": _batch,
-    "sample": _sample, "folded": _folded, "reduced": _reduced, "versions": _versions,
+    "batch": _batch, "sample": _sample, "folded": _folded, "reduced": _reduced,
+    "merged": _merged, "versions": _versions,
 }  # fmt: skip

@@ -54,7 +54,8 @@ KINDS: dict[str, Kind] = {
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
-    "reduced": _window(order=True), "everything": _window(aggs=True, length=""),
+    "reduced": _window(order=True), "merged": _window(),
+    "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
     "last_rows": _window(aggs=True, order=True, length=""),

@@ -60,13 +60,13 @@ def _due(life: Life, how: str) -> Due:
     return found
 
 
-_WINDOWS = ("tumbling", "patient", "sliding", "cumulating", "folded", "reduced")
+_WINDOWS = ("tumbling", "patient", "sliding", "cumulating", "folded", "reduced", "merged")
 Told = Iterator[tuple[float, tuple[int, int, int]]]
 
 
 def _spans(kind: str, time: int, size: int) -> list[tuple[int, int]]:
     start = time // size * size
-    if kind == "sliding":
+    if kind in ("sliding", "merged"):
         return [(start, start + 2 * size), (start - size, start + size)]
     if kind == "cumulating":
         begin = time // (2 * size) * 2 * size
@@ -84,7 +84,7 @@ def _windowed(rows: Sequence[Seen], step: Step) -> Iterator[tuple[float, Emitted
 
 
 def _computed(rows: Sequence[Row], step: Step) -> tuple[int, int]:
-    if step.kind == "folded":
+    if step.kind in ("folded", "merged"):
         return sum(r["id"] for r in rows), 0
     if step.kind == "reduced":
         return sum(r[step.column] for r in rows), rows[-1]["id"]

@@ -177,6 +177,7 @@ S = {"unbounded": True, "name": "s"}
 M1 = hr.pattern("a", "x = 1").then("b", "x = 2").within("1h")
 M2 = hr.pattern("a", "x = 1").then("b", "x = 3").within("1h")
 TEN = hr.tumbling("10s")
+HOP = hr.sliding("10s", every="5s")
 
 
 def interval(left, right, **how):
@@ -289,6 +290,14 @@ CASES: dict[str, Case] = {
         lambda s: s.window(TEN).fold(0, add, name="s"),
         {"window": lambda s: s.window(hr.tumbling("20s")).fold(0, add, name="s")},
         {"function": lambda s: s.window(TEN).fold(0, lambda a, b: a, name="s")},
+    ),
+    "WindowedStream.fold merge": keyed_case(
+        lambda s: s.window(HOP).fold(0, add, merge=add, name="s"),
+        {
+            "without": lambda s: s.window(HOP).fold(0, add, name="s"),
+            "inverse": lambda s: s.window(HOP).fold(0, add, merge=add, inverse=add, name="s"),
+        },
+        {"function": lambda s: s.window(HOP).fold(0, add, merge=max, name="s")},
     ),
     "WindowedStream.process": keyed_case(
         lambda s: s.window(TEN).process(lambda k, w, rows: [], schema="n bigint", name="s"),

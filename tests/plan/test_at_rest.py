@@ -26,6 +26,7 @@ for module in pkgutil.walk_packages(ops.__path__, "headrace.ops."):
 STEPS = {
     "PaneWindows": "WindowAgg",
     "FoldWindows": "WindowFold",
+    "PaneFolds": "PaneFold",
     "GeneralWindows": "AnyWindow",
     "RowWindows": "RowWindow",
     "RunningAggregates": "Rolling",

@@ -7,12 +7,15 @@ checks raise a `PlanError`; the caller knows where the user wrote it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.handles import PLAIN
 from headrace.api.triggers import holds_watermark
+from headrace.callables import PyFunction, site_of
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.kernel import never_true, value_of
@@ -29,15 +32,18 @@ from headrace.ops.window.spec import (
     Extras,
     FoldWindows,
     GeneralWindows,
+    PaneFolds,
     PaneWindows,
     RowWindows,
 )
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtMost, AtWatermark, Combined, OnRow, Windowing
 from headrace.plan.nodes import Edge, Node, Read
+from headrace.plan.signature import check_takes
 from headrace.schema import TIMESTAMP
 
 MODES = ("replace", "delta", "retract")
+Function = Callable[[Any, Any], Any] | None
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 
 
@@ -79,7 +85,7 @@ class Cut:
         if self.plain and isinstance(computed, tuple):
             return PaneWindows(self.window, computed)
         if self.plain and isinstance(computed, Folding):
-            return FoldWindows(self.window, computed)
+            return (PaneFolds if computed.merge else FoldWindows)(self.window, computed)
         assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
         loses = self.may_lose and not self.trigger.safe
         windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
@@ -152,6 +158,42 @@ def check(cut: Cut, time: str | None) -> None:
             f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
             "over is never shown",
             _safe_alternative(trigger),
+        )
+
+
+def sharing(cut: Cut, folding: Folding, merge: Function, inverse: Function) -> Folding:
+    """The fold with its functions over panes; refused where no windows share panes."""
+    _check_merge(cut, merge, inverse)
+    return replace(folding, merge=_function("merge", merge), inverse=_function("inverse", inverse))
+
+
+def _function(name: str, fn: Function) -> PyFunction | None:
+    if fn is None:
+        return None
+    check_takes(fn, 2, f"{name}=")
+    return PyFunction(fn, site_of(fn), PLAIN)
+
+
+def _check_merge(cut: Cut, merge: object, inverse: object) -> None:
+    if inverse is not None and merge is None:
+        raise PlanError(
+            "HR-WINDOW-053",
+            "inverse= is there without merge=",
+            "Pass both: merge= adds the pane that enters a window, inverse= subtracts the one "
+            "that leaves it, as in reduce(add, merge=add, inverse=subtract).",
+        )
+    if merge is not None and not cut.plain:
+        raise PlanError(
+            "HR-WINDOW-052",
+            f"merge= has no meaning for {cut.window}, as it is used here: only tumbling and "
+            "sliding windows of time that fire once are made of panes",
+            "Leave merge= out, or leave out trigger=, lateness=, evict=, mode= and info=.",
+        )
+    if inverse is not None and cut.window.tumbles:
+        raise PlanError(
+            "HR-WINDOW-054",
+            f"inverse= has no meaning for {cut.window}: such windows share no rows",
+            "Leave inverse= out, or use hr.sliding.",
         )
 
 

@@ -24,6 +24,7 @@ from headrace.api.window_cut import (
     check_gap,
     check_patience,
     is_class,
+    sharing,
 )
 from headrace.callables import PyFunction, site_of, title
 from headrace.clock import Duration, millis
@@ -94,14 +95,25 @@ class WindowedStream(Generic[ResultT]):
         return self._kind(self._draft, finished(step, edge, what, order))
 
     def reduce(
-        self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        merge: Callable[[Any, Any], Any] | None = None,
+        inverse: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
+        was: str | None = None,
     ) -> ResultT:
         """Fold the rows of each window into one row, two at a time: fn(row, row) -> row.
 
-        Rows come batch after batch, those of a batch in event-time order.
+        Rows come batch after batch, those of a batch in event-time order. With `merge`, which is
+        mostly `fn` again, each row is folded once, into its pane, and sliding windows are merged
+        from panes, the earlier first. With `inverse` as well, a window is the one before, less
+        the panes that left it: inverse(row, pane) -> row.
         """
         step = self._step(name, was)
         folding = reduce_function(step, fn, self._keys)
+        with self._draft.attempt(step.site):
+            folding = sharing(self._cut, folding, merge, inverse)
         fields = self._folded(step, folding.value)
         # Windows that fire once store the row that fn returned last, whole, for its next call.
         if not self._cut.plain:
@@ -113,16 +125,23 @@ class WindowedStream(Generic[ResultT]):
         zero: Any,
         fn: Callable[[Any, Any], Any],
         *,
+        merge: Callable[[Any, Any], Any] | None = None,
+        inverse: Callable[[Any, Any], Any] | None = None,
         schema: SchemaLike | None = None,
         name: str | None = None,
         was: str | None = None,
     ) -> ResultT:
         """Fold the rows of each window into a value: fn(value, row) -> value.
 
-        Rows come batch after batch, those of a batch in event-time order.
+        Rows come batch after batch, those of a batch in event-time order. With
+        merge(value, value) each row is folded once, into its pane, and sliding windows are merged
+        from panes, the earlier first. With inverse(value, pane) as well, a window is the one
+        before, less the panes that left it.
         """
         step = self._step(name, was)
         folding = fold_function(step, zero, fn, schema)
+        with self._draft.attempt(step.site):
+            folding = sharing(self._cut, folding, merge, inverse)
         return self._result(step, list(folding.value), folding)
 
     def process(

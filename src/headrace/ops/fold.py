@@ -38,6 +38,8 @@ class Folding:
     function: PyFunction
     zero: PyFunction | None  # makes a fresh start value
     value: pa.Schema  # the accumulator's columns
+    merge: PyFunction | None = None  # joins the values of two panes
+    inverse: PyFunction | None = None  # takes the value of a pane out again
 
     @property
     def method(self) -> str:
@@ -45,7 +47,8 @@ class Folding:
 
     @property
     def user_code(self) -> list[Callable[..., Any]]:
-        return [one.fn for one in (self.function, self.zero) if one is not None]
+        own = (self.function, self.zero, self.merge, self.inverse)
+        return [one.fn for one in own if one is not None]
 
     def __str__(self) -> str:
         return f"{self.method} {title(self.function.fn)}"
@@ -132,7 +135,7 @@ class RunningFoldOperator(Operator):
         return pa.table([*columns, *(base.column(n) for n in hidden)], names=names)
 
 
-class _NOTHING:
+class NOTHING:
     """Stands for the value of a key that has none; as a class, a copy of it is itself."""
 
 
@@ -208,12 +211,26 @@ class Folder:
         """The accumulator of each key, as far as it has one."""
         stored, present = table.get(keys)
         if not present.any():
-            return [_NOTHING] * keys.num_rows
-        columns = [(stored if n in stored.column_names else keys).column(n) for n in self._shape]
+            return [NOTHING] * keys.num_rows
+        make, pairs = self._make or _as_it_is, zip(self._stored(stored, keys), present, strict=True)
+        return [make(value) if is_present else NOTHING for value, is_present in pairs]
+
+    def _stored(self, values: pa.Table, keys: pa.Table) -> list[Any]:
+        columns = [(values if n in values.column_names else keys).column(n) for n in self._shape]
         rows = rows_of(pa.table(columns, names=list(self._shape)))
-        values = [row[0] for row in rows] if self._scalar else rows
-        make, pairs = self._make or _as_it_is, zip(values, present, strict=True)
-        return [make(value) if is_present else _NOTHING for value, is_present in pairs]
+        return [row[0] for row in rows] if self._scalar else rows
+
+    def loaded(self, stored: pa.Table) -> list[Any]:
+        """The accumulators of stored rows, which have keys and values."""
+        return list(map(self._make or _as_it_is, self._stored(stored, stored)))
+
+    def columns(self, values: list[Any]) -> pa.Table:
+        """Accumulators as they are stored."""
+        return self._table(values, None)
+
+    def own(self, value: Any) -> Any:
+        """An accumulator that a function may change: another one does not change with it."""
+        return value if isinstance(value, self._copier.plain) else copy.deepcopy(value)
 
     def _run(self, groups: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
         """Fold each row into its key's value; what came after each."""
@@ -223,7 +240,7 @@ class Folder:
         add = outs.append
         for code, row in zip(groups.codes.tolist(), rows, strict=True):
             before = values[code]
-            if before is not _NOTHING:
+            if before is not NOTHING:
                 value = fn(before, row)
             else:
                 value = row if zero is None else fn(zero(), row)
@@ -253,7 +270,7 @@ class Folder:
 
     def _store(self, table: KeyedTable, keys: pa.Table, values: list[Any]) -> None:
         """Write back the accumulators of the keys that have one."""
-        live = [i for i, value in enumerate(values) if value is not _NOTHING]
+        live = [i for i, value in enumerate(values) if value is not NOTHING]
         rows = self._table([values[i] for i in live], None)
         stored = keys.take(pa.array(live, pa.int64()))
         for field in self.value:
@@ -271,7 +288,8 @@ def _is_column(start: Any, value: pa.Schema) -> bool:
 #
 # A row is folded into every window that holds it when it arrives, those of an epoch in order
 # of event time, so nothing is shared between windows: the price of a function that cannot be
-# merged. State is a timed table of accumulators by (window start, key).
+# merged (for one that can, see `panes/folds.py`). State is a timed table of accumulators by
+# (window start, key).
 
 
 class FoldWindowOperator(Operator):

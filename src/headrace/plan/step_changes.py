@@ -137,7 +137,7 @@ def _list(value: Any) -> str:
 # Both sides are plain JSON from `shapes.shape`; whether state fits is not decided here.
 
 
-ONCE = ("WindowAgg", "WindowFold")  # their windows fire once and say no more than the result
+ONCE = ("WindowAgg", "WindowFold", "PaneFold")  # they fire once and say no more than the result
 WINDOWS = (*ONCE, "AnyWindow", "RowWindow")
 _STEPS = {
     **dict.fromkeys(WINDOWS, "a window"),

@@ -145,13 +145,13 @@ class PaneLayout:
         rows = np.argsort(self.key, kind="stable")
         heads = np.searchsorted(self.key[rows], np.arange(self.keys))
         first, last = (np.repeat(w, self.count)[rows] for w in (self.first, self.last))
-        low, high, number = _windows(first, last, heads)
+        low, high, number = windows_of_keys(first, last, heads)
         order = by_number(number)
         low, high = low[order], high[order]
         return RangeSpan(low, high, rows), number[order], self.key[rows[low]]
 
 
-def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Times]:
+def windows_of_keys(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Times]:
     """The stretch of rows [low, high) of each key's windows, and the windows' numbers.
 
     A row is in windows first to last, which rise within a key; keys begin at `heads`. Going

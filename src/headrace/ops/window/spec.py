@@ -1,8 +1,8 @@
 """What is computed over windows, as specs: from shared panes, in general, and by rows.
 
-`PaneWindows` and `FoldWindows` fire once and say no more than the result; `GeneralWindows` has
-every kind of window of time, triggers, lateness, evictors and what a firing says of itself;
-`RowWindows` are bounded by rows.
+`PaneWindows`, `FoldWindows` and `PaneFolds` fire once and say no more than the result;
+`GeneralWindows` has every kind of window of time, triggers, lateness, evictors and what a
+firing says of itself; `RowWindows` are bounded by rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from headrace.ops.agg.named import (
 from headrace.ops.contract import Operator, Place, Spec
 from headrace.ops.fold import Folding, FoldSpec, FoldWindowOperator
 from headrace.ops.general_windows.operator import GeneralWindowOperator
+from headrace.ops.panes.folds import PaneFoldOperator
 from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.aligned import Window
@@ -143,9 +144,34 @@ class FoldWindows(FoldSpec, WindowSpec):
     def state_shape(self, place: Place) -> dict[str, Any]:
         return {"kind": self.at_rest, "window": _plain(self.window), **self.folding.shape()}
 
-    def operator(self, place: Place) -> FoldWindowOperator:
+    def operator(self, place: Place) -> Operator:
         folder = self.folding.folder(place.input)
         return FoldWindowOperator(self.window, folder, place.key, place.input, place.output)
+
+
+@dataclass(frozen=True, eq=False)
+class PaneFolds(FoldWindows):
+    """`reduce` or `fold` with a function that merges, from shared panes."""
+
+    at_rest = "PaneFold"
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        how = ", sliding with inverse=" if self.folding.inverse else ", from shared panes"
+        return f"{super().detail(keyed_by, processing)}{how}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        slides = {"slides": True} if self.folding.inverse else {}
+        return super().state_shape(place) | slides
+
+    def operator(self, place: Place) -> PaneFoldOperator:
+        folding = self.folding
+        assert folding.merge is not None
+        inverse = folding.inverse.fn if folding.inverse else None
+        functions = (folding.merge.fn, inverse)
+        folder = folding.folder(place.input)
+        return PaneFoldOperator(
+            self.window, folder, functions, place.key, place.input, place.output
+        )
 
 
 @dataclass(frozen=True, eq=False)
