@@ -6,6 +6,10 @@ through, and how long a small batch takes while an hour is held. The former has 
 many rows a second each, for a mean per second and key is written however it is made, and
 should not hide what is measured. Values are checked against DuckDB. And one try of Spark's
 sliding windows, for as long as we have patience.
+
+"S fold" is a `reduce` in Python over windows of 1 min every 1 s: folded into every window, or
+into panes that are merged (`merge=`), or into a value that slides (`inverse=`), as
+reduceByKeyAndWindow does it without and with an inverse function.
 """
 
 from __future__ import annotations
@@ -25,13 +29,16 @@ from bench.measure import OURS, THEIRS, Contest, Entry, Failed, Lab, Sample, Too
 from bench.rows import AT_MOST, Row, millis, speed
 
 FILES = 4  # per batch
+CENTS = "CAST(floor(celsius * 100) AS BIGINT)"
 SCHEMA = "sensor string, at timestamp, celsius double"
 SLIDING, TUMBLING = 3_600, 1  # seconds
 BATCH = 2  # seconds of event time in a small batch
+FOLDED = 60  # seconds
+FOLDS = ("fn", "merge", "inverse")
 
 
 def rows(lab: Lab) -> list[Row]:
-    return [*_long(lab), _live(lab)]
+    return [*_long(lab), _live(lab), *_folds(lab)]
 
 
 def _long(lab: Lab) -> list[Row]:
@@ -61,6 +68,29 @@ def _live(lab: Lab) -> Row:
     what = f"batch of {BATCH} s with an hour of {keys:,} keys held: sliding to tumbling"
     sliding, tumbling = millis(contest.ours(time)), millis(contest.theirs(time))
     return Row("S live", what, sliding, tumbling, contest.ratio(time), AT_MOST, 2.0, equal=True)
+
+
+def _folds(lab: Lab) -> list[Row]:
+    """The first minute is left out, in which windows are not whole yet."""
+    batch, batches, skip = (6_000, 10, 3) if lab.quick else (60_000, 10, 3)
+    entries = [
+        Entry(f"S fold {fold}", OURS, {**fold_params(batch, batches), "fold": fold})
+        for fold in FOLDS
+    ]
+    found = lab.rounds("s", entries, digest, reps=2)
+    for ran in found:
+        _check(entries, ran)
+
+    def time(sample: Sample) -> float:
+        return 1 / throughput(with_rows(dict(sample.figures)), skip)
+
+    made = []
+    for place, fold in enumerate(FOLDS[1:], 1):
+        contest = Contest([(ran[place], ran[0]) for ran in found])
+        speeds = (speed(1 / t) for t in (contest.ours(time), contest.theirs(time)))
+        what = f"time of reduce over 1 min / 1 s with {fold}=, to that without, both ours"
+        made.append(Row(f"S {fold}", what, *speeds, contest.ratio(time), AT_MOST, 1.0, equal=True))
+    return made
 
 
 def _entries(case: str, params: Mapping[str, Any]) -> list[Entry]:
@@ -109,6 +139,11 @@ def params(
     }  # fmt: skip
 
 
+def fold_params(batch: int, batches: int, keys: int = 100) -> dict[str, Any]:
+    """Three minutes of event time, whatever the rows."""
+    return params(batch, batches, keys, hours=180 / 3_600, size=FOLDED)
+
+
 def live_params(keys: int, count: int, size: int = SLIDING) -> dict[str, Any]:
     """More than an hour, a row per key and second; then `count` small batches."""
     seconds = 4_000
@@ -124,14 +159,18 @@ def live_params(keys: int, count: int, size: int = SLIDING) -> dict[str, Any]:
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
     """Only windows that the watermark has closed: at the end of input, ours closes the rest."""
     end = "epoch_ms(window_end::TIMESTAMP)"
-    return digest_of(
-        place, ["sensor", end, rounded("celsius")], where=f"{end} <= {params['newest'] - DISORDER}"
-    )
+    value = "cents" if "fold" in params else rounded("celsius")
+    where = f"{end} <= {params['newest'] - DISORDER}"
+    return digest_of(place, ["sensor", end, value], where=where)
 
 
 def expected(params: Mapping[str, Any]) -> Digest:
     """The same of what DuckDB finds in the input: every second's window is over the last ones."""
     last = (params["newest"] - DISORDER) // 1_000
+    column, value = "celsius", rounded("celsius")
+    if "fold" in params:
+        column, value = CENTS, "celsius::BIGINT"
+    division = "1" if "fold" in params else "nullif(sum(n) OVER w, 0)"
     files = [f"{folder}/*.parquet" for folder in params["folders"]]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -139,7 +178,7 @@ def expected(params: Mapping[str, Any]) -> Digest:
             f"""
             WITH panes AS (
                 SELECT sensor, epoch_ms("at"::TIMESTAMP) // 1000 + 1 AS second,
-                       sum(celsius) AS total, count(*) AS n
+                       sum({column}) AS total, count(*) AS n
                 FROM read_parquet($files) GROUP BY ALL
             ), seconds AS (
                 SELECT sensor, unnest(range(min(second), least(max(second) + $size, $last + 1)))
@@ -147,14 +186,14 @@ def expected(params: Mapping[str, Any]) -> Digest:
                 FROM panes GROUP BY sensor
             ), means AS (
                 SELECT sensor, second * 1000 AS ended,
-                       sum(total) OVER w / nullif(sum(n) OVER w, 0) AS celsius
+                       sum(total) OVER w / {division} AS celsius
                 FROM seconds LEFT JOIN panes USING (sensor, second)
                 WINDOW w AS (
                     PARTITION BY sensor ORDER BY second
                     RANGE BETWEEN $size - 1 PRECEDING AND CURRENT ROW
                 )
             )
-            SELECT count(*), coalesce(sum(hash(sensor, ended, {rounded("celsius")})::HUGEINT), 0)
+            SELECT count(*), coalesce(sum(hash(sensor, ended, {value})::HUGEINT), 0)
             FROM means WHERE celsius IS NOT NULL
             """,
             {"files": files, "size": params["size"], "last": last},
@@ -166,7 +205,8 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     from bench.with_headrace import Part, drain, figures, grown
 
     if len(params["folders"]) == 1:
-        job = _job(params["folders"][0], params["size"], place)
+        make = partial(_fold_job, params["fold"]) if "fold" in params else _job
+        job = make(params["folders"][0], params["size"], place)
         return drain(job, place, params["batch"], params["cores"])
     batches = [params["total"][0] // 4, params["batch"]]
     parts = [Part(*part) for part in zip(params["folders"], params["total"], batches, strict=True)]
@@ -182,6 +222,25 @@ def _job(folder: str, size: int, place: Path) -> Any:
     window = hr.sliding(f"{size}s", every="1s")
     means = readings.key_by("sensor").window(window).agg(celsius=hr.mean("celsius"), name="means")
     means.write(f"files:{place}/out", format="parquet", name="out")
+    return job
+
+
+def _fold_job(fold: str, folder: str, size: int, place: Path) -> Any:
+    import headrace as hr
+
+    def add(a: Any, b: Any) -> Any:
+        return a._replace(cents=a.cents + b.cents)
+
+    def subtract(a: Any, b: Any) -> Any:
+        return a._replace(cents=a.cents - b.cents)
+
+    functions = {"merge": add, "inverse": subtract}
+    used = {name: fn for name, fn in functions.items() if FOLDS.index(name) <= FOLDS.index(fold)}
+    job = hr.Job("s")
+    readings = job.read(f"files:{folder}", schema=SCHEMA, time="at", delay="2s", format="parquet")
+    cents = readings.select("sensor", cents=CENTS).key_by("sensor")
+    sums = cents.window(hr.sliding(f"{size}s", every="1s")).reduce(add, **used, name="sums")
+    sums.write(f"files:{place}/out", format="parquet", name="out")
     return job
 
 

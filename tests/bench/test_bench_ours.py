@@ -41,6 +41,16 @@ def test_s_gives_what_duckdb_finds(in_process, size):
     assert found == s.expected(params)
 
 
+@pytest.mark.parametrize("fold", s.FOLDS)
+def test_s_folds_to_what_duckdb_finds(in_process, fold):
+    params = {**s.fold_params(1_000, batches=3, keys=3), "fold": fold}
+
+    found = in_process(s, params, "folded")
+
+    assert found.rows > 400
+    assert found == s.expected(params)
+
+
 def test_w_ends_with_early_results_as_it_does_without(in_process):
     params = w.params(1_000, batches=45, keys=20)
 
