@@ -230,6 +230,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "CallOptions.cache_size": "the user's",
         "CallOptions.concurrency": "the user's",
     },
+    "ops.general_windows.operator": {
+        "_ROUNDS": "what 64 bits hold",
+    },
     "ops.pattern.automaton": {
         "_EDGES": "a limit that is refused",
     },

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import headrace as hr
+from headrace import triggers as t
 from headrace.api.connected import ConnectedStreams
 from headrace.api.keyed import KeyedStream, Table
 from headrace.api.stream import Stream, WindowResult
@@ -271,6 +272,10 @@ CASES: dict[str, Case] = {
     "WindowedStream.agg lateness": keyed_case(
         win(TEN, lateness="1m"), {"longer lateness": win(TEN, lateness="1h")},
         {"shorter lateness": win(TEN, lateness="30s")},
+    ),
+    "WindowedStream.agg per row": keyed_case(
+        win(TEN, trigger=t.per_row(t.at_watermark())), {"once per batch": win(TEN, info=True)},
+        {"another trigger": win(TEN, trigger=t.per_row(t.at_watermark(early=t.on_change())))},
     ),
     "WindowedStream.agg session by row": keyed_case(
         win(hr.session(hr.col("x"))), {"another gap": win(hr.session(hr.col("y")))}

@@ -155,11 +155,11 @@ def _never_late(spec: Any) -> Any:
 
 def build(stream: Any, case: Model, **more: Any) -> Any:
     """The windows of `case` over a stream, keyed or not."""
-    fires = case.trigger if case.lateness else _never_late(case.trigger)
+    fires = trigger(case.trigger if case.lateness else _never_late(case.trigger))
     windows = stream.window(
-        assigner(case.assigner), trigger=trigger(fires), lateness=_ms(case.lateness),
-        mode=case.mode, evict=evictor(case.evict, case.after), may_lose=case.may_lose, info=True,
-        **more,
+        assigner(case.assigner), trigger=t.per_row(fires) if case.per_row else fires,
+        lateness=_ms(case.lateness), mode=case.mode, evict=evictor(case.evict, case.after),
+        may_lose=case.may_lose, info=True, **more,
     )  # fmt: skip
     return FUNCTIONS[case.function](windows)
 

@@ -36,6 +36,14 @@ def test_windows_show_what_the_model_says(assigners: str, triggers: str, data: A
     drive(case, data.draw(streams(*ASSIGNERS[assigners][:2], KEYS)))
 
 
+@settings(max_examples=max(-(-SEQUENCES // KEYS), 10), **OPTIONS)
+@given(data=st.data())
+def test_a_trigger_that_is_asked_for_each_row(data: Any) -> None:
+    assigners = data.draw(st.sampled_from([*ASSIGNERS]))
+    case = data.draw(cases(assigners, data.draw(st.sampled_from([*TRIGGERS]))))
+    drive(replace(case, per_row=True), data.draw(streams(*ASSIGNERS[assigners][:2], KEYS)))
+
+
 @settings(max_examples=3, **OPTIONS)
 @given(data=st.data())
 def test_neither_tasks_nor_restarts_are_seen(data: Any) -> None:

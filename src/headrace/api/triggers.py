@@ -3,9 +3,9 @@
     from headrace import triggers as t
     .window(hr.tumbling("1h"), trigger=t.at_watermark(early=t.every("10s")), lateness="5m")
 
-A trigger is looked at once per batch: "after 100 rows" fires when at least 100 have come
-since it last fired. Every trigger goes on after it fired, unless `first` or `repeat(times=)`
-says otherwise.
+A trigger is looked at once per batch, or with `per_row` once per row: "after 100 rows" fires
+when at least 100 have come since it last fired. Every trigger goes on after it fired, unless
+`first` or `repeat(times=)` says otherwise.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from headrace.ops.window.triggers import (
     Every,
     OnDelta,
     OnRow,
+    PerRow,
     WindowNow,
 )
 from headrace.plan.signature import check_takes
 
 __all__ = [
     "Trigger", "WindowNow", "after_delay", "after_rows", "all_of", "any_of", "at_watermark",
-    "custom", "every", "first", "on_change", "on_delta", "on_row", "repeat",
+    "custom", "every", "first", "on_change", "on_delta", "on_row", "per_row", "repeat",
 ]  # fmt: skip
 
 
@@ -142,6 +143,15 @@ def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
     return AtMost("", trigger, times)
 
 
+def per_row(trigger: Trigger) -> Trigger:
+    """Evaluated for every row, in order, instead of once per batch: the whole trigger goes in.
+
+    So `per_row(at_watermark(early=after_rows(2)))` fires twice where a batch brings five rows. A
+    batch then takes as many passes as it has rows of one key.
+    """
+    return PerRow(_checked(trigger, "per_row"))
+
+
 def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
     """Your own: `fn(window)` says whether a window fires.
 
@@ -173,6 +183,12 @@ def _combined(triggers: tuple[Trigger, ...], name: str, *, every: bool) -> Trigg
 
 
 def _checked(trigger: object, where: str) -> Trigger:
+    if isinstance(trigger, PerRow):
+        raise refusal(
+            "HR-TRIGGER-015",
+            f"{where} got t.per_row(...), which is for a whole trigger",
+            "Put it around all of it: t.per_row(t.at_watermark(early=...)).",
+        )
     if isinstance(trigger, Trigger):
         return trigger
     raise refusal(

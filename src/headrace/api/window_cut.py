@@ -60,6 +60,7 @@ class Cut:
     info: bool
     extras: Extras
     may_lose: bool = False
+    per_row: bool = False  # the trigger is asked for each row
 
     @property
     def by_rows(self) -> bool:
@@ -69,7 +70,7 @@ class Cut:
     def plain(self) -> bool:
         """Whether every window fires once, when it is over, and says no more than its result."""
         once = self.trigger == AtWatermark() and not self.lateness and self.mode == "replace"
-        bare = self.evictor is None and not self.info
+        bare = self.evictor is None and not self.info and not self.per_row
         return once and bare and isinstance(self.window, Window)
 
     def fields(self) -> list[pa.Field]:
@@ -88,7 +89,7 @@ class Cut:
             return (PaneFolds if computed.merge else FoldWindows)(self.window, computed)
         assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
         loses = self.may_lose and not self.trigger.safe
-        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
+        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses, self.per_row)
         return GeneralWindows(computed, self.extras, windowing, self.evictor, keyed)
 
     @property
@@ -122,7 +123,7 @@ def check(cut: Cut, time: str | None) -> None:
         )
     if isinstance(window, RowSpec):
         arguments = [
-            trigger != AtWatermark() and "trigger",
+            (trigger != AtWatermark() or cut.per_row) and "trigger",
             cut.lateness and "lateness",
             cut.evictor is not None and "evict",
             cut.mode != "replace" and "mode",

@@ -48,6 +48,7 @@ from headrace.ops.window.triggers import (
     Combined,
     OnDelta,
     OnRow,
+    PerRow,
 )
 from headrace.plan import columns as cols
 from headrace.plan.aggregation import aggregation, named_specs
@@ -287,7 +288,8 @@ class WindowArguments:
         extras: dict[str, Expr] = {}
         with step.draft.attempt(step.site):
             window = _window(step, self.window, extras)
-            trigger = _trigger(step, self.trigger, extras)
+            per_row = isinstance(self.trigger, PerRow)
+            trigger = _trigger(step, self.trigger.of if per_row else self.trigger, extras)
             late = _lateness(self.lateness)
             evictor = _evictor(step, self.evict, extras)
             windows = Cut(
@@ -300,6 +302,7 @@ class WindowArguments:
                 self._informs(late),
                 tuple(extras.items()),
                 self.may_lose,
+                per_row,
             )
             check(windows, self.time)
             check_patience(step.edge, windows, self.time)

@@ -10,6 +10,17 @@ from tests.windows.model.results import compute, seen
 from tests.windows.model.triggers import ready, safe
 
 
+def _turns(rows: list[Row]) -> list[list[Row]]:
+    """The first row of every key, the second, and so on."""
+    turns: list[list[Row]] = []
+    for row in sorted(rows, key=lambda r: r.place):
+        turn = next((t for t in turns if all(r.key != row.key for r in t)), None)
+        if turn is None:
+            turns.append(turn := [])
+        turn.append(row)
+    return turns
+
+
 @dataclass
 class Model(Program):
     windows: list[Window] = field(default_factory=list)
@@ -17,6 +28,13 @@ class Model(Program):
 
     def step(self, rows: list[Row], before: int, after: int, clock: int) -> Epoch:
         """One epoch: rows come, the watermark moves from `before` to `after`."""
+        if not self.per_row:
+            return self._step(rows, before, after, clock)
+        turns = [self._step(turn, before, before, clock) for turn in _turns(rows)]
+        turns.append(self._step([], before, after, clock))
+        return [s for shown, _ in turns for s in shown], [r for _, late in turns for r in late]
+
+    def _step(self, rows: list[Row], before: int, after: int, clock: int) -> Epoch:
         out, late, touched = list[Shown](), list[Row](), list[Window]()
         came, self.epochs = Came(self.epochs, clock), self.epochs + 1
         for row in rows:
@@ -24,7 +42,8 @@ class Model(Program):
             held = [(start, end) for start, end in spans if end + self.lateness > before]
             late += [row] if spans and not held else []
             touched += [self._put(row, *span, came, out) for span in held]
-        for window in list(self.windows):
+        judged = [w for w in self.windows if w in touched or not (self.per_row and rows)]
+        for window in judged:
             now = Now(window, before, after, clock, window in touched, self.lateness)
             if self._fires(now):
                 out += self._show(now)

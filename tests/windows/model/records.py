@@ -48,6 +48,7 @@ class Program:
     after: bool = False  # evict after the function
     function: str = "agg"
     may_lose: bool = False
+    per_row: bool = False  # the trigger is asked for each row
 
 
 @dataclass(eq=False)

@@ -114,6 +114,15 @@ def group_numbers(starts: Index, count: int) -> Index:
     return np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
 
 
+def places_in_group(group: Index) -> Index:
+    """For each row, how many rows of its group come before it."""
+    order = np.argsort(group, kind="stable")
+    starts = run_starts(group[order])
+    places = np.empty(len(group), np.int64)
+    places[order] = np.arange(len(group)) - starts[group_numbers(starts, len(group))]
+    return places
+
+
 def run_starts(group: Index) -> Index:
     """Where each run of equal numbers begins."""
     return np.flatnonzero(np.diff(group, prepend=-1))

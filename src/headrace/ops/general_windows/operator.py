@@ -8,7 +8,8 @@ got rows or whose time has come is judged once. A batch pays for those windows o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,13 @@ from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
-from headrace.ops.agg.order import sorted_by
+from headrace.ops.agg.order import places_in_group, run_starts, sorted_by
 from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import END, START, WindowState
-from headrace.ops.keys import key_numbers
+from headrace.ops.keys import in_order, key_groups, key_numbers
 from headrace.ops.tables import side_by_side, with_bounds
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap
@@ -32,6 +33,8 @@ from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowFunction
 from headrace.ops.window.triggers import Windowing, watched
 from headrace.state.table import KeyedTable, TableSpec
+
+_ROUNDS = 1 << 32  # an epoch in which each row is judged by itself has fewer rows of a key
 
 
 class GeneralWindowOperator(Operator):
@@ -104,24 +107,50 @@ class GeneralWindowOperator(Operator):
         return late
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows if self._stored_rows is not None else self._groups.of_rows(rows)
+        if not self._takes_rows:
+            return self._groups.of_rows(rows)
+        if any(agg.own is not None for agg in self._state.main.values()):
+            self._groups.of_rows(rows)  # a row on which it fails fails here, alone
+        return rows
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared if self._stored_rows is not None else self._groups.merged(prepared)
+        return prepared if self._takes_rows else self._groups.merged(prepared)
+
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether rows travel to it as they are."""
+        return self._stored_rows is not None or self._windowing.per_row
 
     # one epoch
 
     def step(self, step: EpochStep) -> None:
-        table = step.tables[WINDOWS]
-        fresh = self._arrived(step)
-        if fresh is not None:
-            fresh = self._with_stored(fresh, step)
-        windows, touched = self._candidates(fresh, step)
-        if windows is not None:
-            self._firing.judge(windows, touched, step)
-            self._forget(windows, touched, step)
-        table.expire(floor_of(step.after, self._windowing.lateness))
+        for part in self._rounds(step) if self._windowing.per_row else [step]:
+            fresh = self._arrived(part)
+            if fresh is not None:
+                fresh = self._with_stored(fresh, part)
+            windows, touched = self._candidates(fresh, part)
+            if windows is not None:
+                self._firing.judge(windows, touched, part)
+                self._forget(windows, touched, part)
+        step.tables[WINDOWS].expire(floor_of(step.after, self._windowing.lateness))
         self._look_ahead(step)
+
+    def _rounds(self, step: EpochStep) -> Iterator[EpochStep]:
+        """The epoch a row of each key at a time, in order; then the watermark moves.
+
+        Each is an epoch to what tells rows that a firing has included from those it has not.
+        """
+        last, number = 0, step.epoch * _ROUNDS
+        if step.arrived is not None:
+            rows = in_order(step.arrived)
+            codes = key_groups(rows, [HASH, *self._keys]).codes
+            turn = places_in_group(codes)
+            order = np.argsort(turn, kind="stable")
+            for part in np.split(order, run_starts(turn[order])[1:]):
+                chunk = rows.take(pa.array(part))
+                yield replace(step, inputs=[chunk], after=step.before, epoch=number + last)
+                last += 1
+        yield replace(step, inputs=[None], epoch=number + last)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The stored windows, and what each would emit now."""
@@ -141,6 +170,7 @@ class GeneralWindowOperator(Operator):
             return None
         if self._stored_rows is not None:
             self._stored_rows.add(arrived, step)
+        if self._takes_rows:
             arrived = self._groups.of_rows(arrived)
         is_open = arrived.column(END).to_numpy() >= floor_of(step.before, self._windowing.lateness)
         if not is_open.all():  # a row may be too late for one of its windows, not for another
@@ -176,9 +206,7 @@ class GeneralWindowOperator(Operator):
     ) -> tuple[pa.Table | None, np.ndarray]:
         """Every window to be judged, and whether it got rows."""
         parts = [] if fresh is None else [fresh]
-        table = step.tables[WINDOWS]
-        due = [table.scan(lo, hi) for lo, hi in self._passed(step)]
-        due += [self._woken(step, name, now) for name, now in self._clocks(step)]
+        due = self._due(step)
         parts += [d.select(fresh.column_names) if fresh is not None else d for d in due]
         parts = [p for p in parts if p.num_rows]
         if not parts:
@@ -191,6 +219,14 @@ class GeneralWindowOperator(Operator):
         if len(first) < windows.num_rows:
             windows, touched = windows.take(pa.array(first)), touched[first]
         return windows.combine_chunks(), touched
+
+    def _due(self, step: EpochStep) -> list[pa.Table]:
+        """The windows whose time has come; of an epoch row by row, when all rows are there."""
+        if self._windowing.per_row and step.arrived is not None:
+            return []
+        table = step.tables[WINDOWS]
+        due = [table.scan(lo, hi) for lo, hi in self._passed(step)]
+        return due + [self._woken(step, name, now) for name, now in self._clocks(step)]
 
     def _passed(self, step: EpochStep) -> list[tuple[int, int]]:
         """The ends of windows that are over now, and of those that are about to be forgotten.

@@ -265,7 +265,7 @@ class GeneralWindows(ComputedWindows):
 
     @property
     def sends_partials(self) -> bool:
-        return self.function is None
+        return self.function is None and not self.windowing.per_row
 
     @property
     def runs_user_code(self) -> bool:
@@ -278,7 +278,7 @@ class GeneralWindows(ComputedWindows):
     def detail(self, keyed_by: str, processing: bool) -> str:
         windowing = self.windowing
         parts = [str(windowing.assigner), f"by {'processing' if processing else 'event'} time"]
-        parts += [str(windowing.trigger)]
+        parts += [f"{windowing.trigger}{', row by row' if windowing.per_row else ''}"]
         parts += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
         parts += [windowing.mode] if windowing.mode != "replace" else []
         parts += [str(self.evictor)] if self.evictor else []
@@ -299,6 +299,8 @@ class GeneralWindows(ComputedWindows):
         }
         if self.evictor is not None:  # it needs the rows themselves
             shape["rows"] = described(place.input)
+        if windowing.per_row:  # then a round is what an epoch is otherwise
+            shape["per_row"] = True
         return shape | self.computed_shape(place)
 
     def firing(self, output: pa.Schema) -> str:

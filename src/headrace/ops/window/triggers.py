@@ -1,9 +1,9 @@
 """Triggers: when a window shows its result, besides or instead of when it is over.
 
 A trigger is a value; `ready` judges many windows at once by their `Facts`. It is asked once
-per epoch, of windows that got rows, whose end the watermark passed, or whose time has come
-(`due` by the clock, `mark` by the watermark). After a firing counts start anew. Nothing here
-has state or knows what a window computes.
+per epoch (or, if it is `PerRow`, for each row), of windows that got rows, whose end the
+watermark passed, or whose time has come (`due` by the clock, `mark` by the watermark). After a
+firing counts start anew. Nothing here has state or knows what a window computes.
 """
 
 from __future__ import annotations
@@ -277,6 +277,13 @@ class AtMost(Trigger):
         return more
 
 
+@dataclass(frozen=True)
+class PerRow(Trigger):
+    """Another trigger, asked for each row; the plan takes it off and says so to the windows."""
+
+    of: Trigger
+
+
 @dataclass(frozen=True, slots=True)
 class WindowNow:
     """One window, as a trigger of the user's own sees it."""
@@ -361,3 +368,4 @@ class Windowing:
     lateness: int = 0
     mode: str = "replace"  # or "delta", "retract"
     loses: bool = False  # what was not shown when a window is forgotten never is
+    per_row: bool = False  # the trigger is asked for each row, not once per epoch
