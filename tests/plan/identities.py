@@ -273,6 +273,10 @@ CASES: dict[str, Case] = {
         win(TEN, lateness="1m"), {"longer lateness": win(TEN, lateness="1h")},
         {"shorter lateness": win(TEN, lateness="30s")},
     ),
+    "WindowedStream.agg result time": keyed_case(
+        win(TEN, result_time="earliest"),
+        {"latest": win(TEN, result_time="latest"), "end": win(TEN, info=True)},
+    ),
     "WindowedStream.agg per row": keyed_case(
         win(TEN, trigger=t.per_row(t.at_watermark())), {"once per batch": win(TEN, info=True)},
         {"another trigger": win(TEN, trigger=t.per_row(t.at_watermark(early=t.on_change())))},

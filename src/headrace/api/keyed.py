@@ -78,6 +78,7 @@ class KeyedStream(
         mode: str = "replace",
         info: bool | None = None,
         may_lose: bool = False,
+        result_time: str = "end",
     ) -> WindowedStream[stream.WindowResult]:
         """Cut each key's rows into windows: `window(hr.tumbling("5s"))`.
 
@@ -86,8 +87,12 @@ class KeyedStream(
         `evict` which of its rows are seen, `mode` whether a firing shows all ("replace"), what
         is new ("delta"), or takes the old result back first ("retract"). `info` adds the
         columns `pane`, `timing` and `final`; by default where a window may fire more than once.
+        `result_time` is the event time of results: of the window's "end", or of the "earliest" or
+        "latest" of its rows; steps after it then wait for as long as a window is.
         """
-        args = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        args = WindowArguments(
+            window, time, trigger, lateness, evict, mode, info, may_lose, result_time
+        )
         cut = args.cut(self._step())
         return WindowedStream(self._draft, self._edge, self._keys, cut, stream.WindowResult)
 

@@ -234,9 +234,12 @@ class Stream(
         mode: str = "replace",
         info: bool | None = None,
         may_lose: bool = False,
+        result_time: str = "end",
     ) -> WindowedStream[WindowResult]:
         """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
-        args = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        args = WindowArguments(
+            window, time, trigger, lateness, evict, mode, info, may_lose, result_time
+        )
         return WindowedStream(self._draft, self._edge, (), args.cut(self._step()), WindowResult)
 
     def match(

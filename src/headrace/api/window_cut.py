@@ -28,6 +28,7 @@ from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.spec import (
+    RESULT_TIMES,
     Computed,
     Extras,
     FoldWindows,
@@ -61,6 +62,7 @@ class Cut:
     extras: Extras
     may_lose: bool = False
     per_row: bool = False  # the trigger is asked for each row
+    result_time: str = "end"
 
     @property
     def by_rows(self) -> bool:
@@ -71,6 +73,7 @@ class Cut:
         """Whether every window fires once, when it is over, and says no more than its result."""
         once = self.trigger == AtWatermark() and not self.lateness and self.mode == "replace"
         bare = self.evictor is None and not self.info and not self.per_row
+        bare = bare and self.result_time == "end"
         return once and bare and isinstance(self.window, Window)
 
     def fields(self) -> list[pa.Field]:
@@ -87,10 +90,21 @@ class Cut:
             return PaneWindows(self.window, computed)
         if self.plain and isinstance(computed, Folding):
             return (PaneFolds if computed.merge else FoldWindows)(self.window, computed)
+        return GeneralWindows(computed, self.extras, self.windowing(), self.evictor, keyed)
+
+    def windowing(self) -> Windowing:
+        """How rows are cut by time, and when windows show their results."""
         assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
         loses = self.may_lose and not self.trigger.safe
-        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses, self.per_row)
-        return GeneralWindows(computed, self.extras, windowing, self.evictor, keyed)
+        return Windowing(
+            assigner,
+            self.trigger,
+            self.lateness,
+            self.mode,
+            loses,
+            self.per_row,
+            self.result_time,
+        )
 
     @property
     def clocked(self) -> bool:
@@ -114,6 +128,12 @@ def check(cut: Cut, time: str | None) -> None:
             f"time={time!r} is unknown",
             'Write time="event" or time="processing"; ingestion time is read(time=...).',
         )
+    if cut.result_time not in RESULT_TIMES:
+        raise PlanError(
+            "HR-WINDOW-055",
+            f"result_time={cut.result_time!r} is unknown",
+            'Write "end", which is usual, or "earliest" or "latest": of the rows of the window.',
+        )
     if isinstance(window, RowSpec) and not needs_time(window) and time == "event":
         raise PlanError(
             "HR-WINDOW-045",
@@ -127,6 +147,7 @@ def check(cut: Cut, time: str | None) -> None:
             cut.lateness and "lateness",
             cut.evictor is not None and "evict",
             cut.mode != "replace" and "mode",
+            cut.result_time != "end" and "result_time",
         ]
         for name in filter(None, arguments):
             raise PlanError(
@@ -135,6 +156,7 @@ def check(cut: Cut, time: str | None) -> None:
                 f"Leave {name}= out, or use a window of time.",
             )
         return
+    _check_result_time(cut)
     if cut.lateness and time == "processing":
         raise PlanError(
             "HR-WINDOW-038",
@@ -195,6 +217,31 @@ def _check_merge(cut: Cut, merge: object, inverse: object) -> None:
             "HR-WINDOW-054",
             f"inverse= has no meaning for {cut.window}: such windows share no rows",
             "Leave inverse= out, or use hr.sliding.",
+        )
+
+
+def _check_result_time(cut: Cut) -> None:
+    """Refuse results whose time could not be what it should, or would be late for what follows."""
+    asked = f'result_time="{cut.result_time}"'
+    if cut.result_time != "end" and cut.processing:
+        raise PlanError(
+            "HR-WINDOW-056",
+            f"{asked} has no meaning in processing time, where rows have no time of their own",
+            "Leave it out, or use event time.",
+        )
+    if cut.result_time != "end" and cut.mode == "retract":
+        raise PlanError(
+            "HR-WINDOW-057",
+            f'{asked} cannot be combined with mode="retract": another row may change the time, '
+            "and a result is retracted at the time at which it was emitted",
+            'Leave result_time= out, or use mode="replace" or "delta".',
+        )
+    if cut.windowing().behind is None:
+        raise PlanError(
+            "HR-WINDOW-058",
+            f"{asked} would make results of {cut.window} late for the next step: such a window may "
+            "be of any length, so there is no saying how long that step would have to wait",
+            "Leave it out; the earliest and the latest time are hr.min and hr.max of the column.",
         )
 
 

@@ -1,7 +1,8 @@
 """Streams cut into windows: what is computed over each window.
 
 The result has the key columns, `window_start`, `window_end`, then what was computed; its
-event time is the last millisecond of the window, so windows can follow windows.
+event time is the last millisecond of the window, so windows can follow windows; or, with
+`result_time`, that of a row.
 """
 
 from __future__ import annotations
@@ -282,6 +283,7 @@ class WindowArguments:
     mode: str
     info: bool | None
     may_lose: bool
+    result_time: str = "end"
 
     def cut(self, step: StepBuilder) -> Cut:
         """The windows; problems are reported, and plain windows stand in."""
@@ -303,6 +305,7 @@ class WindowArguments:
                 tuple(extras.items()),
                 self.may_lose,
                 per_row,
+                self.result_time,
             )
             check(windows, self.time)
             check_patience(step.edge, windows, self.time)

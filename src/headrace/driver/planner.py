@@ -17,9 +17,17 @@ from typing import Any
 from headrace.clock import MAX_TIME, Clock
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by, upstream
+from headrace.epoch.values import (
+    Epoch,
+    Offset,
+    Piece,
+    SourceTask,
+    hold_of,
+    reached_by,
+    upstream,
+)
 from headrace.ops.watermarks import CustomWatermark
-from headrace.plan.nodes import Read
+from headrace.plan.nodes import Read, Stateful
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
 
@@ -52,6 +60,7 @@ class Planner:
         self._admission = Admission(pace.target_ms, pace.max_batch, pace.first_batch)
         self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
+        self._holds = {n.name: hold_of(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
         self._first: int | None = None  # the clock when the run first looked
@@ -243,12 +252,15 @@ class Planner:
             if split.at != start or (split.state == ENDED and (old is None or old.state != ENDED)):
                 return True
         return any(
-            now >= facts.wake
-            or reached_by(node.processing, self._upstream[node.name], after, now) >= facts.next
+            now >= facts.wake or self._reached(node, after, now) >= facts.next
             for node in self._program.stateful()
             if (facts := manifest.ops.get(node.name)) is not None
             and min(facts.next, facts.wake) < MAX_TIME
         )
+
+    def _reached(self, node: Stateful, splits: list[Split], now: int) -> int:
+        inputs, hold = self._upstream[node.name], self._holds[node.name]
+        return reached_by(node.processing, inputs, splits, now, hold)
 
     # its tasks
 

@@ -120,7 +120,33 @@ def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> 
     return MAX_TIME if considered else MIN_TIME
 
 
-def reached_by(clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
+def hold_of(program: Program, name: str) -> int:
+    """How many ms the watermark of step `name` stays behind that of its inputs.
+
+    Steps before it may emit rows that are older than their own watermark. The longest way counts.
+    """
+    holds: dict[str, int] = {}
+
+    def behind(node: Node) -> int:
+        if node.name not in holds:
+            holds[node.name] = 0
+            control = node.broadcast if isinstance(node, Stateful) else ()
+            above = [e.node for i, e in enumerate(node.inputs) if i not in control]
+            holds[node.name] = max((behind(n) + _holds(n) for n in above), default=0)
+        return holds[node.name]
+
+    return behind(program.nodes[name])
+
+
+def _holds(node: Node) -> int:
+    return node.what.holds if isinstance(node, Stateful) else 0
+
+
+def reached_by(
+    clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int, hold: int = 0
+) -> int:
     """How far an operator is: at the clock if it goes by that, else the watermark."""
     watermark = watermark_of(inputs, splits, clock)
-    return clock if clocked and watermark < MAX_TIME else watermark
+    if clocked and watermark < MAX_TIME:
+        return clock
+    return watermark - hold if MIN_TIME < watermark < MAX_TIME else watermark

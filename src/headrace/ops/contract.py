@@ -269,6 +269,12 @@ class Spec(ABC):
         """What the event time of its results is; None: that of the rows it got."""
         return None
 
+    @property
+    def holds(self) -> int:
+        """How many ms the time of its results may lie behind its watermark: so much later are
+        the steps after it, for which they would be late."""
+        return 0
+
     def passes_on(self, columns: Collection[str]) -> bool:
         """Whether these columns of its results are those of the row it got."""
         return self.passes

@@ -30,7 +30,7 @@ from headrace.epoch.branched_records import (
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, ChunkAssembler, Envelope, note
 from headrace.epoch.report import Report
-from headrace.epoch.values import Epoch, reached_by, upstream
+from headrace.epoch.values import Epoch, hold_of, reached_by, upstream
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import EpochStep
 from headrace.plan.nodes import OUT, Stateful
@@ -116,7 +116,8 @@ class _LevelTask:
         specs = operator.tables()
         before = self._epoch.before.get(node.name, MIN_TIME)
         inputs = upstream(self._program, node.name)
-        reached = reached_by(node.processing, inputs, self._epoch.splits, self._epoch.clock)
+        hold = hold_of(self._program, node.name)
+        reached = reached_by(node.processing, inputs, self._epoch.splits, self._epoch.clock, hold)
         step = EpochStep(
             inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
             tables={s.name: self._state.open(node.name, s) for s in specs},

@@ -20,10 +20,12 @@ from headrace.ops.agg.order import group_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
 from headrace.ops.general_windows.window_state import (
+    EARLIEST,
     END,
     EPOCH,
     FIRED,
     FIRST,
+    LATEST,
     PANES,
     START,
     Retraction,
@@ -117,7 +119,7 @@ class WindowFiring:
         columns = {n: windows.column(n).to_numpy() for n in names}
         watched = {**self._state.since, **self._state.ever, **self._state.base}
         results = self._state.results(windows, watched)
-        values = {n: _floats(results.column(n)) for n in watched if n != "$latest"}
+        values = {n: _floats(results.column(n)) for n in watched if n not in (EARLIEST, LATEST)}
         for base, agg in self._state.base.items():
             first = values[f"{agg.column}.first"]
             values[base] = np.where(np.isnan(values[base]), first, values[base])
@@ -248,15 +250,16 @@ class WindowFiring:
         step.out.append(derived_rows(chunk, hashes.view(np.int64), self._times(windows, end)))
 
     def _times(self, windows: pa.Table, end: Times) -> Times:
-        """A result's time is its window's last millisecond; without an end, its latest row's.
+        """A result's time is its window's last millisecond, or that of one of its rows.
 
-        That is the last in which the window is open, beyond the end that it shows if it has
+        The former is the last in which the window is open, beyond the end that it shows if it has
         slack: what it gives when it closes must not be late for the next window.
         """
-        if "$latest" not in self._state.ever:
+        name = next((n for n in (EARLIEST, LATEST) if n in self._state.ever), None)
+        if name is None:
             return end - 1
-        latest = self._state.results(windows, {"$latest": self._state.ever["$latest"]})
-        times: Times = latest.column("$latest").to_numpy()
+        found = self._state.results(windows, {name: self._state.ever[name]})
+        times: Times = found.column(name).to_numpy()
         return times
 
     def _timers(self, windows: pa.Table, step: EpochStep) -> Iterator[tuple[str, pa.Table]]:

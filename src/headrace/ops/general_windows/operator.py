@@ -8,6 +8,7 @@ got rows or whose time has come is judged once. A batch pays for those windows o
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,13 +19,19 @@ from headrace.arrays import Times
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.named import Aggregate, count, max, merge, partial
+from headrace.ops.agg.named import Aggregate, count, max, merge, min, partial
 from headrace.ops.agg.order import places_in_group, run_starts, sorted_by
 from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
-from headrace.ops.general_windows.window_state import END, START, WindowState
+from headrace.ops.general_windows.window_state import (
+    EARLIEST,
+    END,
+    LATEST,
+    START,
+    WindowState,
+)
 from headrace.ops.keys import in_order, key_groups, key_numbers
 from headrace.ops.tables import side_by_side, with_bounds
 from headrace.ops.window.aligned import floor_of
@@ -51,11 +58,11 @@ class GeneralWindowOperator(Operator):
         self._assigner = windowing.assigner
         self._differs = isinstance(self._assigner, Session) and self._assigner.differs
         since, ever, times = watched(windowing.trigger)
-        latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
+        timing = _result_times(windowing)
         self._state = WindowState(
             main=dict(aggs),
             since={"$new": count(), **since},
-            ever={"$rows": count(), **latest, **ever},
+            ever={"$rows": count(), **timing, **ever},
             times=times,
             mode=windowing.mode,
         )
@@ -270,10 +277,18 @@ class GeneralWindowOperator(Operator):
         times = [table.first_time(step.after + 1), step.tables[MARKS].first_time()]
         if lateness and (oldest := table.first_time()) is not None:
             times.append(oldest + lateness)
-        step.next = min((t for t in times if t is not None), default=MAX_TIME)
+        step.next = builtins.min((t for t in times if t is not None), default=MAX_TIME)
         if TIMERS in step.tables:
             first = step.tables[TIMERS].first_time()
             step.wake = MAX_TIME if first is None else first
+
+
+def _result_times(windowing: Windowing) -> dict[str, Aggregate]:
+    """What the event time of results is made of, where it is not the window's end."""
+    if windowing.result_time == "earliest":
+        return {EARLIEST: min(TIME)}
+    latest = windowing.result_time == "latest" or isinstance(windowing.assigner, Everything)
+    return {LATEST: max(TIME)} if latest else {}
 
 
 def first_of_each(windows: pa.Table, keys: Sequence[str]) -> Times:

@@ -25,6 +25,7 @@ from headrace.ops.window.function import WindowResults
 START, END = "$start", "$end"
 PANES, FIRST, FIRED, EPOCH = "$panes", "$first", "$fired", "$epoch"
 _NEW_WINDOW = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, EPOCH: -1}
+EARLIEST, LATEST = "$earliest", "$latest"  # the event time of its results, where not its end
 _NEW, _GROUP = "$new", "__group"
 
 

@@ -49,6 +49,10 @@ class Assigner(Protocol):
         """Whether windows of a key may become one."""
 
     @property
+    def longest(self) -> int | None:
+        """How many ms the longest window has; None if there is no saying."""
+
+    @property
     def slack(self) -> int:
         """For how many ms a window stays open beyond the end that it shows."""
 
@@ -74,6 +78,10 @@ class NonMerging(Identified):
     slack = 0
     by_time = True
 
+    @property
+    def longest(self) -> int | None:
+        return None
+
     def join(self, key: Times, start: Times, end: Times) -> Joined:
         raise NotImplementedError("these windows do not merge")
 
@@ -97,6 +105,10 @@ class AlignedAssigner(NonMerging):
         row, number = expanded(first, last - first + 1)
         start = number * window.slide + window.offset
         return Placed(row, start, start + window.size)
+
+    @property
+    def longest(self) -> int:
+        return self.window.size
 
     def reach(self, times: Times, rows: pa.Table) -> Times:
         window = self.window
@@ -124,6 +136,10 @@ class Cumulating(NonMerging):
         shift = f" offset {pretty(self.offset)}" if self.offset else ""
         return f"cumulating {pretty(self.size)} every {pretty(self.step)}{shift}"
 
+    @property
+    def longest(self) -> int:
+        return self.size
+
     def place(self, times: Times, rows: pa.Table) -> Placed:
         begins = (times - self.offset) // self.size * self.size + self.offset
         done = (times - begins) // self.step
@@ -144,6 +160,7 @@ class Session(Identified):
 
     gap: Any  # milliseconds, or what gives them for each row
     merges = True
+    longest = None
     slack = 1
     by_time = True
 
@@ -340,6 +357,7 @@ class OwnAssigner(Identified):
     """A user's assigner, as the operator sees it."""
 
     user: WindowAssigner
+    longest: int | None = None
     slack: int = 0
     by_time: bool = False
     merges: bool = field(init=False)

@@ -22,6 +22,7 @@ from headrace.ops.window.assigners import FOREVER, NonMerging, Placed, whole
 
 UNITS = ("day", "week", "month", "year")
 _DAY = 86_400_000
+_MOST_DAYS = dict(zip(UNITS, (1, 7, 31, 366), strict=True))
 _MONDAY = dt.date(1970, 1, 5).toordinal()
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _FIRST, _LAST = (d.toordinal() - _EPOCH for d in (dt.date.min, dt.date.max))
@@ -52,6 +53,10 @@ class Calendar(NonMerging):
     def at_rest(self) -> str:
         many = f"{self.each} {self.unit}s" if self.each > 1 else self.unit
         return f"calendar {many} in {self.zone}"
+
+    @property
+    def longest(self) -> int:
+        return (self.each * _MOST_DAYS[self.unit] + 1) * _DAY  # one more, for changes of clocks
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
         days, which = np.unique(np.clip(times // _DAY, _FIRST, _LAST), return_inverse=True)

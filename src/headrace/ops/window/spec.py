@@ -41,6 +41,11 @@ from headrace.reads import columns_of_rows
 from headrace.schema import ddl_type
 
 WINDOW_END = "the end of a window"
+RESULT_TIMES = {
+    "end": WINDOW_END,
+    "earliest": "the earliest row of a window",
+    "latest": "the latest row of a window",
+}
 Extras = tuple[tuple[str, Expr], ...]
 
 
@@ -251,6 +256,14 @@ class GeneralWindows(ComputedWindows):
     at_rest = "AnyWindow"
 
     @property
+    def emits_time(self) -> str:
+        return RESULT_TIMES[self.windowing.result_time]
+
+    @property
+    def holds(self) -> int:
+        return self.windowing.behind or 0
+
+    @property
     def endless(self) -> bool:
         return isinstance(self.computed, Processing) and self.computed.per_key and self.keyed
 
@@ -281,6 +294,8 @@ class GeneralWindows(ComputedWindows):
         parts += [f"{windowing.trigger}{', row by row' if windowing.per_row else ''}"]
         parts += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
         parts += [windowing.mode] if windowing.mode != "replace" else []
+        if windowing.result_time != "end":
+            parts += [f"results at {RESULT_TIMES[windowing.result_time]}"]
         parts += [str(self.evictor)] if self.evictor else []
         return f"{', '.join(parts)}, {keyed_by}: {self.computed_text()}"
 
@@ -301,6 +316,8 @@ class GeneralWindows(ComputedWindows):
             shape["rows"] = described(place.input)
         if windowing.per_row:  # then a round is what an epoch is otherwise
             shape["per_row"] = True
+        if windowing.result_time != "end":
+            shape["result_time"] = windowing.result_time
         return shape | self.computed_shape(place)
 
     def firing(self, output: pa.Schema) -> str:

@@ -18,7 +18,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
-from headrace.ops.window.assigners import Assigner, column_text
+from headrace.ops.window.assigners import Assigner, Session, column_text
 from headrace.ops.window.trigger_base import TIMES, Facts, Trigger, Watch
 
 
@@ -369,3 +369,14 @@ class Windowing:
     mode: str = "replace"  # or "delta", "retract"
     loses: bool = False  # what was not shown when a window is forgotten never is
     per_row: bool = False  # the trigger is asked for each row, not once per epoch
+    result_time: str = "end"  # or "earliest", "latest": of the rows of the window
+
+    @property
+    def behind(self) -> int | None:
+        """How many ms a result's time may lie behind the watermark; None if there is no saying."""
+        if self.result_time == "end":
+            return 0
+        assigner = self.assigner
+        if isinstance(assigner, Session) and self.result_time == "latest":
+            return None if assigner.differs else assigner.gap + assigner.slack
+        return assigner.longest
