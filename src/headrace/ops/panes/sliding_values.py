@@ -229,8 +229,8 @@ class Slide:
                 return
 
     def _put_in(self, pane: Any) -> None:
-        merge, mine = self.functions[0], self.own(pane)
-        self.value = merge(self.value, mine) if self.count else mine
+        merge, value = self.functions[0], self.own(pane)
+        self.value = merge(self.value, value) if self.count else value
         self.count += 1
 
     def _take_out(self, pane: Any) -> None:
