@@ -307,3 +307,14 @@ def test_what_only_spark_can_do_is_done_on_spark(spark, capsys):
         3: None,
     }
     assert ", computed on Spark from 4 rows of input" in capsys.readouterr().err
+
+
+def test_what_is_computed_of_aggregates_is_shown_as_written():
+    read = hr.Job("look").read(rows(12), time="at", in_order=True)
+    windows = read.window(hr.tumbling("10s")).agg("sum(v) / count(*) as mean", n=hr.count())
+    assert windows.head(5, quiet=True).column_names == [
+        "window_start", "window_end", "mean", "n",
+    ]  # fmt: skip
+    assert values(windows.head(5, quiet=True), "mean") == [4.5, 10.5]
+    running = read.key_by("k").agg("v - min(v) as above", unbounded=True)
+    assert values(running.head(5, quiet=True), "above") == [0, 0, 2, 2, 4]

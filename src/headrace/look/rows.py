@@ -114,7 +114,8 @@ def _losses(progress: Progress) -> list[str]:
     if progress.dead:
         example = next(iter(progress.examples.values()), None)
         because = f", such as: {quoted(example)}" if example else ""
-        words.append(f"{_rows(progress.dead)} are dead letters{because}")
+        are = "is a dead letter" if progress.dead == 1 else "are dead letters"
+        words.append(f"{_rows(progress.dead)} {are}{because}")
     if progress.late:
         words.append(f"{_rows(progress.late)} came too late")
     return words

@@ -165,6 +165,10 @@ class Draft:
         scope = self._scopes[node.name]
         return scope if edge.port == OUT else f"{scope}.{edge.port}"
 
+    def node_behind(self, edge: Edge) -> Node:
+        """The node that emits the rows behind `edge`, whatever was renamed meanwhile."""
+        return self._now(edge.node)
+
     def name_of(self, edge: Edge) -> str:
         """The name of the step behind `edge`, and the port if it is not the main one."""
         node = self._now(step_of(self._now(edge.node)))

@@ -39,7 +39,7 @@ def part_for(draft: Draft, edge: Edge, site: Site | None) -> Part:
     """The part of a program that computes the rows behind `edge`."""
     draft.look_at(edge)
     graph = draft.whole()
-    last = next(n for n in graph if n.name == draft.name_of(Edge(edge.node)))
+    last = next(n for n in graph if n.name == draft.node_behind(edge).name)
     needed = _before([last])
     if any(isinstance(n, Dead) for n in graph if n.name in needed):
         needed |= _before([n for n in graph if is_end(n)])
