@@ -147,6 +147,23 @@ def test_what_cannot_run_is_refused(wrong: str) -> None:
     assert problem.hint
 
 
+IN_WORDS = {
+    "windows of rows": "windows of rows (5 rows): rows of two streams have no common order",
+    "a window without end": "hr.everything(), which never ends",
+    "windows of one's own": "the assigner 'Daily': it assigns rows of one stream",
+}
+
+
+@pytest.mark.parametrize("wrong", IN_WORDS)
+def test_windows_that_a_join_cannot_use_are_named_in_words(wrong: str) -> None:
+    job = hr.Job("wrong")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, time="at", delay="1s", name=n) for n in "ab")
+    WRONG[wrong][1](a, b).write("console:")
+    with pytest.raises(hr.PlanError) as caught:
+        job.check()
+    assert f"a join in windows cannot use {IN_WORDS[wrong]}" in str(caught.value)
+
+
 def test_a_join_without_time_is_refused() -> None:
     job = hr.Job("wrong")
     a, b = (job.read(f"log:{n}", schema=SCHEMA, name=n) for n in "ab")

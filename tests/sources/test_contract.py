@@ -239,7 +239,10 @@ def test_an_input_that_has_become_shorter_is_refused(case):
     (split,) = source.splits()
     end = source.latest(split)
 
-    assert refusal(source.rows, split, end + 1, end).code == "HR-INPUT-007"
+    error = refusal(source.rows, split, end + 1, end)
+    assert error.code == "HR-INPUT-007"
+    place = source.identity()["place"] or source.identity()["kind"]
+    assert source.in_words(split) in error.message and place.rpartition("/")[2] in error.message
 
 
 def test_an_input_is_what_it_was_however_often_it_is_opened(case):

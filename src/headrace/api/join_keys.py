@@ -249,7 +249,7 @@ def windows(step: StepBuilder, window: Any, left: pa.Schema, right: pa.Schema) -
         return cast("Assigner", window)
     raise PlanError(
         "HR-JOIN-010",
-        f"a join in windows cannot use {window!r}{_why_not(window)}",
+        f"a join in windows cannot use {_in_words(window)}",
         "Use hr.tumbling, hr.sliding, hr.session, hr.cumulating or hr.calendar: windows of time "
         "that end.",
     )
@@ -262,12 +262,14 @@ def _gap(step: StepBuilder, window: Session, left: pa.Schema, right: pa.Schema) 
     return session
 
 
-def _why_not(window: Any) -> str:
+def _in_words(window: Any) -> str:
+    """The window, and why it cannot be that of a join."""
     if isinstance(window, RowSpec):
-        return ": rows of two streams have no common order to count in"
+        return f"windows of rows ({window}): rows of two streams have no common order to count in"
     if isinstance(window, WindowAssigner):
-        return ": it is asked about rows of one kind, and these are of two"
-    return ", which never ends" if isinstance(window, Everything) else ""
+        own = type(window).__name__
+        return f"the assigner {own!r}: it assigns rows of one stream, and these are of two"
+    return "hr.everything(), which never ends" if isinstance(window, Everything) else repr(window)
 
 
 def _signed(length: Duration) -> int:

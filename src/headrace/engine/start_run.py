@@ -43,15 +43,23 @@ def run(
     """Start `job` on Spark.
 
     until: "end" reads what is there now, closes every window and ends, for good; "now" reads
-    what is there now and stops with its windows open: the next run goes on.
-    target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
-    drop: names of steps and inputs that the program has no more, whose state or offsets may go;
-    and of outputs whose earlier rows may be gone.
-    take_over: take the folder from a run that is alive, which then fails.
-    go_back: go on from a folder that is older than its outputs; what is done is reported.
-    for_good: let until="end" close the windows of a job that has run without an end.
-    quiet: print nothing; else progress and, at the end, where every record went, are printed on
-    standard error.
+    what is there now and stops with its windows open, and the next run continues.
+    master: where Spark runs, such as "local[2]" or "spark://host:7077"; by default all cores of
+    this machine.
+    folder: the job's folder, where its state is; by default .headrace/jobs/NAME.
+    target_batch: the time that a batch should take ("1s"). max_batch: rows in a batch instead,
+    for throughput.
+    parallelism: tasks per level; by default one for each core.
+    drop: names of steps and inputs that the program no longer has, whose state or offsets may be
+    dropped; and of outputs whose earlier rows may be lost. drop_all: drop all such state.
+    take_over: take the folder over from a run that is alive, which then fails.
+    go_back: continue from a folder that is older than its outputs; what is done is reported.
+    for_good: allow until="end" for a job that has run without it, and close its windows.
+    debug: when Spark fails, show its own text as well.
+    quiet: print nothing; otherwise progress and, at the end, where every record went, are printed
+    on standard error.
+    on_progress: a function that is called after each committed batch, with what `run.progress`
+    then is.
     """
     if until not in (None, "now", "end"):
         raise RunError(

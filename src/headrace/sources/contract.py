@@ -105,7 +105,7 @@ class Source(Protocol):
 
         An input that has become shorter than what was read of it is an InputError.
         """
-        refuse_shorter(split, start, end)
+        refuse_shorter(self.in_words(split), start, end)
         return int(end - start)
 
     def cut(self, split: str, start: Offset, end: Offset, pieces: int) -> list[Range]:
@@ -141,6 +141,11 @@ class Source(Protocol):
         """Whether something is there that may become readable or turn out to be damaged soon."""
         return False
 
+    def in_words(self, split: str) -> str:
+        """The split and its input, for errors: what was read, and from where."""
+        kind, place = (self.identity()[fact] for fact in ("kind", "place"))
+        return f"split {split!r} of the input {f'{kind}:{place}' if place else kind}"
+
     def where(self, split: str, offset: Offset) -> str:
         """The position of a record in words, for errors and dead letters."""
         return f"{split}@{offset}"
@@ -158,12 +163,12 @@ def even_cuts(start: int, end: int, pieces: int, least: int = 1) -> list[int]:
     return [start + (end - start) * i // count for i in range(count + 1)]
 
 
-def refuse_shorter(split: str, start: int, end: int) -> None:
-    """Raise InputError if the input ends before the place it was read up to."""
+def refuse_shorter(what: str, start: int, end: int) -> None:
+    """Raise InputError if `what` ends before the place it was read up to."""
     if end < start:
         raise InputError(
             "HR-INPUT-007",
-            f"split {split!r} ends at {end}, but was read up to {start} before",
+            f"{what} ends at {end}, but was read up to {start} before",
             "The input, or what the job's folder knows of it, was replaced: restore it, "
             "or start with a new job folder.",
         )

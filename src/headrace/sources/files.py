@@ -270,7 +270,7 @@ class FilesSource(Source):
         return self._aligned(split, start, start + units, end)
 
     def rows(self, split: str, start: int, end: int) -> int:
-        refuse_shorter(split, start, end)
+        refuse_shorter(self.in_words(split), start, end)
         if start == end:
             return 0
         return max(1, round((end - start) / self._weight(split, start, end)))

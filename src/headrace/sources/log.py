@@ -113,6 +113,9 @@ class LogSource(Source):
     def decode(self, chunk: pa.Table) -> Decoded:
         return formats.decode(str(self.format), chunk.column(RAW), self.schema)
 
+    def in_words(self, split: str) -> str:
+        return f"partition {split} of topic {self._topic!r}"
+
     def where(self, split: str, offset: int) -> str:
         return f"topic {self._topic} partition {split} offset {offset}"
 
@@ -122,7 +125,7 @@ class LogSource(Source):
         return conform(table, self.schema)
 
     def _still_there(self, split: str, start: int, end: int) -> None:
-        refuse_shorter(split, start, end)
+        refuse_shorter(self.in_words(split), start, end)
         earliest = self._topic_now().earliest[int(split)]
         if start < earliest and start < end:
             raise self._overtaken(split, start, earliest)

@@ -101,7 +101,7 @@ class SocketSource(Source):
         return self.bounded and self.received.ended and offset >= self.received.end
 
     def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
-        refuse_shorter(split, start, end)
+        refuse_shorter(self.in_words(split), start, end)
         if start < end:
             self._refuse_forgotten(start)
         return [Range(split, a, b) for a, b in pairwise(even_cuts(start, end, pieces, LEAST))]
