@@ -32,9 +32,9 @@ class Waiting:
 
 
 class Digest(hr.KeyedProcess):
-    """Keeps what a member was not told yet; a timer sends it.
+    """Stores the updates that have not been mailed to a member yet; a timer sends them.
 
-    When a mail is due follows from what is kept, so the cut into batches does not matter.
+    When a mail is due follows from the state alone, so the division into batches does not matter.
     """
 
     output = "member string, at timestamp, subject string, lines array<string>, more int"
@@ -55,19 +55,19 @@ class Digest(hr.KeyedProcess):
         return max(self.sent + PERIOD, min(w.at + PATIENCE[w.priority] for w in self.waiting))
 
     def mail(self, member, at):
-        told = [w for w in self.waiting if w.at <= at]  # what came later is for the next one
+        news = [w for w in self.waiting if w.at <= at]  # what came later is for the next one
         self.waiting = [w for w in self.waiting if w.at > at]
         self.sent = at
-        told.sort(key=lambda w: (PATIENCE[w.priority], w.at, w.text))
-        subject = told[0].text if len(told) == 1 else f"{told[0].text}, and {len(told) - 1} more"
-        lines = [f"{w.priority}: {w.text}" for w in told[:SHOWN]]
+        news.sort(key=lambda w: (PATIENCE[w.priority], w.at, w.text))
+        subject = news[0].text if len(news) == 1 else f"{news[0].text}, and {len(news) - 1} more"
+        lines = [f"{w.priority}: {w.text}" for w in news[:SHOWN]]
         moment = datetime.fromtimestamp(at / 1_000, UTC)
-        return (member, moment, subject, lines, max(0, len(told) - SHOWN))
+        return (member, moment, subject, lines, max(0, len(news) - SHOWN))
 
 
 job = hr.Job("digest")
 updates = job.read("log:updates", schema=Update, format="json", time="at", delay="2s")
-mails = updates.key_by("member").process(Digest())  # all it keeps is forgotten in two days
+mails = updates.key_by("member").process(Digest())  # its state expires after two days
 
 mails.write("log:mails")
 

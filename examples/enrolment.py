@@ -3,7 +3,7 @@
 Two dataflows of tasks. A task takes so long, its latency; so many of the packets leave it by the
 edge P, for passed, and the others by F, which is the edges' selectivity. Both are parameters, here
 or as TASKS='{"review": [50, 0.5]}'; what a task does is simulated.
-`python -m examples.enrolment` plays it and prints what was measured beside what was told.
+`python -m examples.enrolment` plays it and prints the measured figures beside the simulated ones.
 """
 
 import json
@@ -14,7 +14,7 @@ from hashlib import sha256
 
 import headrace as hr
 
-TOLD = {  # task: mean latency in ms, share that leaves by the edge P
+SIMULATED = {  # task: mean latency in ms, share that leaves by the edge P
     "unpack": (2, 0.99), "validate": (1, 0.97), "demographics": (4, 0.93), "review": (15, 0.6),
     "quality": (3, 0.96), "biometrics": (10, 0.95), "adjudicate": (20, 0.3), "issue": (1, 1.0),
     "decrypt": (0.5, 1.0), "lookup": (1, 1.0), "match": (3, 0.97),
@@ -24,8 +24,8 @@ ROW = "id string, at timestamp, passed boolean, trail array<struct<task: string,
 
 
 def work(task, packet):
-    """Take as long as told, more or less; then let it pass or not."""
-    began, (latency, share) = time.perf_counter(), TOLD[task]
+    """Take about as long as simulated; then let the packet pass or not."""
+    began, (latency, share) = time.perf_counter(), SIMULATED[task]
     time.sleep(latency * (0.5 + chance(task, "takes", packet.id)) / 1_000)
     passed = chance(task, "passes", packet.id) < share
     took = {"task": task, "ms": (time.perf_counter() - began) * 1_000}

@@ -62,11 +62,11 @@ def main() -> None:
     where.add_argument("--port", type=int)
     where.add_argument("--topic")
     parser.add_argument("--rate", type=float, default=10, help="lines a second")
-    said = parser.parse_args()
-    if said.topic:
-        fill(said.topic, said.rate)
+    options = parser.parse_args()
+    if options.topic:
+        fill(options.topic, options.rate)
     else:
-        serve(said.port, said.rate)
+        serve(options.port, options.rate)
 
 
 if __name__ == "__main__":

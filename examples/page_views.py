@@ -48,7 +48,7 @@ dashboard = by_page.window(hr.tumbling("10s")).agg(
     views=hr.count(), visitors=hr.count_distinct("visitor")
 )
 
-# Alerts: how many of a minute's views failed, looked at every 10 seconds; told when it changes.
+# Alerts: how many of a minute's views failed, every 10 seconds; emitted when it changes.
 failed = hr.sum(hr.when(col("status") >= 500, 1).otherwise(0))
 minute = by_page.window(hr.sliding("60s", every="10s")).agg(views=hr.count(), failed=failed)
 alerts = minute.key_by("page").process(Health(), unbounded=True)

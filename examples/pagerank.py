@@ -1,4 +1,4 @@
-"""PageRank: how much each page of a web matters, kept up to date while links come and go.
+"""PageRank: how much each page of a web matters, updated while links come and go.
 
 Links come from the topic `links`: fill it with `python -m examples.data.pagerank`. Then
 `headrace run examples/pagerank.py --until end` ranks the whole graph; without `--until end` it goes
@@ -13,7 +13,7 @@ import headrace as hr
 
 DAMPING = 0.85
 CLOSE = 1e-8  # a turn that moves all ranks together by no more than this is the last
-TOLD = 5e-7  # a rank is told again when it has moved by more than this
+MOVED = 5e-7  # a rank is emitted again when it has changed by more than this
 RANKS = "page string, rank double"
 LINKS = "src string, dst string, change bigint"  # 1: the link was made, -1: it was taken away
 
@@ -33,8 +33,8 @@ def graph(loop):
     return pages, pc.index_in(src, pages).to_numpy(), pc.index_in(dst, pages).to_numpy()
 
 
-def told(pages, loop):
-    """The ranks that were told of these pages; NaN for a new one."""
+def emitted(pages, loop):
+    """The last emitted ranks of these pages; NaN for a new one."""
     page, rank = (column.combine_chunks() for column in loop.kept["ranks"].columns)
     return rank.take(pc.index_in(pages, page)).to_numpy(zero_copy_only=False)
 
@@ -43,23 +43,23 @@ def turn(ranks, loop):
     """One turn: each page shares its rank among those it links to. The last leaves nothing."""
     if loop.turn == 0:
         pages, src, dst = loop.scratch["graph"] = graph(loop)
-        rank = np.nan_to_num(told(pages, loop), nan=1 / max(len(pages), 1))
+        rank = np.nan_to_num(emitted(pages, loop), nan=1 / max(len(pages), 1))
         rank = rank / rank.sum()
     else:
         (pages, src, dst), rank = loop.scratch["graph"], ranks["rank"].to_numpy()
     out = np.bincount(src, minlength=len(pages))
-    given = np.bincount(dst, (rank / np.maximum(out, 1))[src], len(pages))
+    received = np.bincount(dst, (rank / np.maximum(out, 1))[src], len(pages))
     lost = rank[out == 0].sum()  # what pages without links have is shared by all
-    new = (1 - DAMPING + DAMPING * lost) / max(len(pages), 1) + DAMPING * given
+    new = (1 - DAMPING + DAMPING * lost) / max(len(pages), 1) + DAMPING * received
     if np.abs(new - rank).sum() > CLOSE:
         return pa.table({"page": pages, "rank": new})
-    return tell(pages, new, loop)
+    return emit(pages, new, loop)
 
 
-def tell(pages, rank, loop):
+def emit(pages, rank, loop):
     """Emit the ranks that have moved, and null for a page that is gone; nothing goes round."""
-    old, before = told(pages, loop), loop.kept["ranks"]["page"]
-    moved = ~(np.abs(rank - old) <= TOLD)  # so is a new one
+    old, before = emitted(pages, loop), loop.kept["ranks"]["page"]
+    moved = ~(np.abs(rank - old) <= MOVED)  # so is a new one
     loop.kept["ranks"] = pa.table({"page": pages, "rank": np.where(moved, rank, old)})
     now = loop.kept["ranks"].filter(pa.array(moved))
     loop.emit(now.append_column("turns", pa.repeat(loop.turn + 1, len(now))))

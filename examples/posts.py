@@ -48,14 +48,14 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=int, default=MINUTES)
     parser.add_argument("--speed", type=float, default=20, help="seconds of posts per second")
-    said = parser.parse_args()
+    options = parser.parse_args()
     log, rng = EmbeddedLog(), random.Random(SEED)
     if "posts" not in log.topics():
         log.create("posts")
-    begin = time.time() - said.minutes * 60  # so that the last are of now
-    for second in range(said.minutes * 60):
+    begin = time.time() - options.minutes * 60  # so that the last are of now
+    for second in range(options.minutes * 60):
         log.append("posts", list(posts(rng, begin, second)))
-        time.sleep(1 / said.speed)
+        time.sleep(1 / options.speed)
 
 
 if __name__ == "__main__":

@@ -63,11 +63,11 @@ def played(name: str) -> Iterator[Progress]:
 
 
 def enrolment(folder: Path) -> None:
-    """The dataflow: what each task was told, and how many packets took each edge."""
+    """The dataflow: what each task simulates, and how many packets took each edge."""
     sys.path.insert(0, str(ROOT))
-    from examples.enrolment import TOLD
+    from examples.enrolment import SIMULATED
 
-    os.environ["TASKS"] = json.dumps({task: [0, share] for task, (_, share) in TOLD.items()})
+    os.environ["TASKS"] = json.dumps({task: [0, share] for task, (_, share) in SIMULATED.items()})
     try:
         with played("enrolment") as progress:
             steps = progress.steps
@@ -75,9 +75,9 @@ def enrolment(folder: Path) -> None:
         del os.environ["TASKS"]
     figure, axis = plt.subplots(figsize=(10, 3.4), layout="constrained")
     for task, (x, y) in TASKS.items():
-        latency, share = TOLD[task]
-        told = f"{task}\n{latency} ms" + (f", {share:.0%}" if share < 1 else "")
-        axis.text(x, y, told, ha="center", va="center", fontsize=9,
+        latency, share = SIMULATED[task]
+        label = f"{task}\n{latency} ms" + (f", {share:.0%}" if share < 1 else "")
+        axis.text(x, y, label, ha="center", va="center", fontsize=9,
                   bbox={"boxstyle": "round,pad=0.4", "fc": PALE, "ec": BLUE})  # fmt: skip
     for edge, pairs, colour in (("P", ON, GREEN), ("F", ASIDE, RED)):
         for a, b in pairs:
@@ -113,9 +113,9 @@ def page_views(folder: Path) -> None:
     figure, axis = plt.subplots(figsize=(9, 3.4), layout="constrained")
     for number, colour in ((0, GREY), (1, BLUE), (3, GREEN)):
         page = f"/page/{number}"
-        mine = sorted((r["window_end"].timestamp() - BEGIN, r["views"])
+        own = sorted((r["window_end"].timestamp() - BEGIN, r["views"])
                       for r in counts if r["page"] == page)  # fmt: skip
-        axis.plot(*zip(*mine, strict=True), color=colour, lw=1.4, label=page)
+        axis.plot(*zip(*own, strict=True), color=colour, lw=1.4, label=page)
         for outage in OUTAGES:
             if outage.page == page:
                 axis.axvspan(outage.start, outage.end, color=colour, alpha=0.12, lw=0)
@@ -143,8 +143,8 @@ def digest(folder: Path) -> None:
     figure, axis = plt.subplots(figsize=(9, 2.8), layout="constrained")
     for y, member in enumerate(reversed(members)):
         for priority, colour in PRIORITIES.items():
-            mine = (u for u in came if u["member"] == member and u["priority"] == priority)
-            hours = [(datetime.fromisoformat(u["at"]).timestamp() - BEGIN) / 3_600 for u in mine]
+            own = (u for u in came if u["member"] == member and u["priority"] == priority)
+            hours = [(datetime.fromisoformat(u["at"]).timestamp() - BEGIN) / 3_600 for u in own]
             axis.scatter(hours, [y + 0.12] * len(hours), s=14, color=colour,
                          label=priority if y == 0 else None)  # fmt: skip
         sent = [(m["at"].timestamp() - BEGIN) / 3_600 for m in mails if m["member"] == member]

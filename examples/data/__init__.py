@@ -1,1 +1,1 @@
-"""What the examples read: a generator of records for each, and what `python -m` tells of a run."""
+"""What the examples read: a generator of records for each, and the report of a run."""

@@ -76,7 +76,7 @@ def topics() -> dict[str, Iterator[bytes]]:
     return {"access": lines()}
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     statuses: dict[int, int] = {}
     for row in topic("by-status"):
         statuses[row["status"]] = statuses.get(row["status"], 0) + row["requests"]

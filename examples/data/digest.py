@@ -46,7 +46,7 @@ def topics() -> dict[str, Iterator[bytes]]:
     return {"updates": updates()}
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     mails = topic("mails")
     print(f"{progress.total['read']:,} updates became {len(mails):,} mails")
     member, many = Counter(mail["member"] for mail in mails).most_common(1)[0]

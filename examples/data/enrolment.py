@@ -55,13 +55,13 @@ def measured(steps: Mapping[str, Mapping[str, int]]) -> dict[str, Measured]:
     return found
 
 
-def tell(progress: Progress) -> None:
-    from examples.enrolment import TOLD
+def report(progress: Progress) -> None:
+    from examples.enrolment import SIMULATED
 
     found = measured(progress.steps)
     print("                 latency, ms    share by edge P   share by edge F")
-    print("task     packets told measured   told   measured   told   measured")
-    for name, (latency, passes) in TOLD.items():
+    print("task     packets  set measured    set   measured    set   measured")
+    for name, (latency, passes) in SIMULATED.items():
         task = found[name]
         times = f"{latency:>4} {task.latency:>8.2f}"
         edges = (f"{share:>6.3f} {seen:>10.3f}" for share, seen in

@@ -23,16 +23,16 @@ def story(rng: random.Random, card: str, second: float) -> tuple[list[tuple[floa
     """A small payment, and what may follow; whether that is a fraud."""
 
     def paid(later: float, amount: float, country: str, pin: bool) -> tuple[float, bytes]:
-        said = {"card": card, "amount": amount, "country": country, "pin": pin}
-        return second + later, line(second + later, **said)
+        fields = {"card": card, "amount": amount, "country": country, "pin": pin}
+        return second + later, line(second + later, **fields)
 
-    wait, abroad, pin = told = rng.choices(STORIES, WEIGHTS)[0]
+    wait, abroad, pin = chosen = rng.choices(STORIES, WEIGHTS)[0]
     made = [paid(0, 0.5, "IN", False)]
     if wait is not None:
         made.append(paid(wait * MINUTE, 900.0, "FR" if abroad else "IN", False))
         if pin is not None:
             made.append(paid((wait + pin) * MINUTE, 20.0, "FR", True))
-    return made, told == FRAUD
+    return made, chosen == FRAUD
 
 
 def planted(seed: int = SEED) -> tuple[list[bytes], set[Fraud]]:
@@ -43,8 +43,8 @@ def planted(seed: int = SEED) -> tuple[list[bytes], set[Fraud]]:
         for _ in range(EACH):
             second = round(second + rng.uniform(25, 60) * MINUTE, 3)  # after the last story
             if rng.random() > 0.1:
-                said = {"amount": rng.uniform(2, 400), "country": "IN", "pin": rng.random() < 0.5}
-                sent.append((second, line(second, card=card, **said)))
+                fields = {"amount": rng.uniform(2, 400), "country": "IN", "pin": rng.random() < 0.5}
+                sent.append((second, line(second, card=card, **fields)))
                 continue
             made, is_fraud = story(rng, card, second)
             sent += made
@@ -57,7 +57,7 @@ def topics() -> dict[str, Iterator[bytes]]:
     return {"payments": iter(planted()[0])}
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     found = hr.read_output(".headrace/fraud/found").sort_by("large_at").to_pylist()
     read, known = progress.total["read"], len(planted()[1])
     print(f"{read:,} payments, {len(found)} frauds; {known} were planted")

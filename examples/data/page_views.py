@@ -54,7 +54,7 @@ def topics() -> dict[str, Iterator[bytes]]:
     return {"views": views()}
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     outputs = progress.outputs
     print(f"archive    {hr.read_output('.headrace/page-views/archive').num_rows:,} views")
     print(f"dashboard  {outputs['dashboard.write']:,} counts")

@@ -19,7 +19,7 @@ LARGE = 10
 
 
 class Web:
-    """The links that there are; a change is made and told."""
+    """The links that there are; each change is made and returned."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.links, self.pages = random.Random(seed), dict[tuple[str, str], None](), 0
@@ -75,8 +75,8 @@ def topics() -> dict[str, list[bytes]]:
 
 
 def live(running: Running) -> None:
-    """Rank the web, then send round after round of changes; tell what each of them took."""
-    print("changes  turns  ranks told  pages  the first three")
+    """Rank the web, then send round after round of changes; print what each of them took."""
+    print("changes  turns  ranks sent  pages  the first three")
     for number, changes in enumerate(rounds()):
         if number:
             fill({"links": records(changes)})
@@ -88,7 +88,7 @@ def live(running: Running) -> None:
         print(f"{len(changes):>7} {turns:>6} {len(rows):>11} {len(state):>6}  {first}")
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     print(f"\n{progress.total['read']:,} changes read in {progress.epoch} batches")
 
 

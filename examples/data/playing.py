@@ -51,14 +51,14 @@ def topic(name: str) -> list[dict[str, Any]]:
 
 
 class Data(Protocol):
-    """A module that makes the records of an example, and tells what became of them."""
+    """A module that generates the records of an example, and reports what became of them."""
 
     def topics(self) -> Mapping[str, Iterable[bytes]]: ...
-    def tell(self, progress: Progress) -> None: ...
+    def report(self, progress: Progress) -> None: ...
 
 
 class Running(Protocol):
-    """A job that goes on until it is told to end."""
+    """A job that runs until it is drained."""
 
     def catch_up(self) -> None: ...
     def state(self, step: str) -> hr.StepState: ...
@@ -98,4 +98,4 @@ def play(job: hr.Job, data: Data, during: Callable[[Running], None] | None = Non
         run.drain()
     run.wait()
     print(f"all of it is in {place}\n")
-    data.tell(run.progress)
+    data.report(run.progress)

@@ -19,7 +19,7 @@ from examples.data.playing import BEGIN, SEED, Running, disorder, fill, line
 from headrace.inspect.progress import Progress
 
 START = datetime.fromtimestamp(BEGIN, UTC).replace(hour=20, minute=50).timestamp() - BEGIN
-MINUTES, NEWS = 30, 20  # how long it goes on; when the new table comes out
+MINUTES, NEWS = 30, 20  # how long messages are sent; when the new table comes out
 TOPICS = ["football", "rain", "trains", "music", "elections", "bread", "bicycles", "chess",
           "rivers", "film", "gardens", "exams", "phones", "books", "coffee"]  # fmt: skip
 SENDERS = [f"sender{i:03}" for i in range(200)]
@@ -83,7 +83,7 @@ def live(running: Running, table: Path) -> None:
     show(running, "21:12", "21:17")
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     seen = progress.steps["clean"]
     print(f"{seen['in']:,} messages, {seen['in'] - seen['out']:,} of them spam")
 

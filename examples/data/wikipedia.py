@@ -52,7 +52,7 @@ def topics() -> dict[str, Iterator[bytes]]:
     return {"edits": edits()}
 
 
-def tell(progress: Progress) -> None:
+def report(progress: Progress) -> None:
     last = {row["channel"]: row for row in topic("wikipedia-stats")}
     dead = hr.read_output("job/dead").num_rows
     columns = ("edits", "bytes", "titles", "minor", "new", "bot", "unpatrolled", "talk")

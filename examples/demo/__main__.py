@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from examples.demo.findings import Findings, tell
+from examples.demo.findings import Findings, report
 from examples.demo.screen import Screen
 from examples.demo.sensors import AREAS, MINUTES, SPEED, TOPICS, records, send
 from rich.console import Console
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(
-    folder: Annotated[Path, typer.Option(help="Where everything of the demo lies.")] = Path(
+    folder: Annotated[Path, typer.Option(help="The folder of all that the demo writes.")] = Path(
         ".headrace/demo"
     ),
     minutes: Annotated[float, typer.Option(help="Minutes of event time to play.")] = MINUTES,
@@ -53,7 +53,7 @@ def main(
     except hr.HeadraceError as error:
         console.print(str(error), highlight=False, markup=False)
         raise typer.Exit(1) from error
-    tell(console, run, job, found, place)
+    report(console, run, job, found, place)
 
 
 def _first_batch(run: hr.Run, log: hr.EmbeddedLog, begin: float) -> None:

@@ -27,7 +27,7 @@ class Findings:
         self.alarms: list[dict[str, Any]] = []
 
     def show(self, screen: Screen) -> None:
-        """Tell the screen what is new."""
+        """Show what is new on the screen."""
         for row in self._new_alarms():
             screen.alarm(row)
         table = self.averages()
@@ -48,8 +48,8 @@ class Findings:
         return sorted(fresh, key=lambda row: row["at"])
 
 
-def tell(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Path) -> None:
-    """What happened, and where everything lies."""
+def report(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Path) -> None:
+    """What happened, and where everything is."""
     averages, alarms = found.averages(), found.alarms
     raised = {a["area"] for a in alarms if a["alarm"]}
     fires = {f.area for f in FIRES}
@@ -62,7 +62,7 @@ def tell(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Pat
         "where every record went",
         *(f"  {line}" for line in (account(run.progress) if run.progress else [])),
         "",
-        "where things lie",
+        "where things are",
         f"  alarms    {SHOW_ALARMS} --log {found.log.root}",
         f"  averages  {place / AVERAGES}",
         f"  dead      {run.folder}/dead",

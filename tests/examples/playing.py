@@ -84,4 +84,4 @@ def _here(name: str, max_batch: int, during: Callable[[Running], None] | None) -
         during(here)
     last = here.catch_up(until="end")
     assert last is not None and last.ended and last.epoch > 3
-    data.tell(last)
+    data.report(last)

@@ -12,13 +12,13 @@ from math import sqrt
 import pytest
 from examples.data.enrolment import PACKETS, REQUESTS
 from examples.data.playing import topic
-from examples.enrolment import TOLD
+from examples.enrolment import SIMULATED
 
 import headrace as hr
 from tests.examples.playing import PLACES, played
 
 FAST = 0.05  # as fast as this, so that the test does not sleep long
-TASKS = {task: [ms * FAST, share] for task, (ms, share) in TOLD.items()}
+TASKS = {task: [ms * FAST, share] for task, (ms, share) in SIMULATED.items()}
 ENROLMENT = {  # task: where the edges P and F lead
     "unpack": ("validate", None), "validate": ("demographics", None),
     "demographics": ("quality", "review"), "review": ("quality", None),
@@ -44,7 +44,7 @@ def walk(packet: str) -> list[str]:
     trail, task = [], "unpack"
     while task in ENROLMENT:
         trail.append(task)
-        passed = drawn(task, "passes", packet) < TOLD[task][1]
+        passed = drawn(task, "passes", packet) < SIMULATED[task][1]
         task = ENROLMENT[task][0 if passed else 1]
     return [*trail, task] if task else trail
 
@@ -66,7 +66,7 @@ def test_each_packet_ends_with_a_number_or_is_rejected_by_the_task_that_failed(p
 
 def test_every_request_is_answered_once(printed: str) -> None:
     expected = {
-        name: drawn("match", "passes", name) < TOLD["match"][1]
+        name: drawn("match", "passes", name) < SIMULATED["match"][1]
         for name in (f"r{i:05}" for i in range(REQUESTS))
     }
     answers = topic("answers")
@@ -88,7 +88,7 @@ def test_what_was_measured_is_printed_beside_what_was_told(printed: str) -> None
 
 def test_a_task_takes_at_least_as_long_as_told(printed: str) -> None:
     shown = {r["task"] for r in hr.read_output(".headrace/aadhaar/latency").to_pylist()}
-    assert shown == set(TOLD)
+    assert shown == set(SIMULATED)
     for task, (latency, _) in TASKS.items():
         ids = [n for n, trail in walks().items() if task in trail]
         ids = ids or [f"r{i:05}" for i in range(REQUESTS)]

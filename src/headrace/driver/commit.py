@@ -262,5 +262,5 @@ def check_dead_limit(program: Program, manifest: Manifest) -> None:
         raise RunError(
             "HR-RUN-010",
             f"{dead} of {read} records are dead letters, more than the limit {limit}",
-            "See the dead-letter output for the reasons; mend the input or raise dead_limit.",
+            "See the dead-letter output for the reasons; correct the input or raise dead_limit.",
         )
