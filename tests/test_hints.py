@@ -29,14 +29,27 @@ def windows():
     [
         (lambda: hr.average, "Did you mean mean?"),
         (lambda: hr.udf, "It is a method of streams: stream.map(...)."),
-        (lambda: hr.desc, "The guide lists all names."),
+        (lambda: hr.desc, "A stream has no end, so it is not sorted: top(n, by=...) holds"),
         (lambda: hr.tumble, "Did you mean tumbling?"),
         (lambda: hr.meen, "Did you mean mean"),
         (lambda: stream().group_by("a"), "Did you mean key_by?"),
-        (lambda: stream().withColumn, "Did you mean with_columns?"),
+        (lambda: stream().withColumn, 'Use with_columns(x="v + 1")'),
+        (lambda: stream().groupBy("a").count(), "Did you mean key_by?"),
+        (lambda: stream().key_by("a").count(), "Use agg(x=hr.count()) on a key or a window."),
+        (lambda: stream().window(hr.tumbling("1s")).sum("a"), 'Use agg(x=hr.sum("x")) on a key'),
+        (lambda: stream().orderBy("a"), "A stream has no end"),
+        (lambda: stream().dropna(), 'Use where("x is not null")'),
+        (lambda: stream().assign(b=1), "Use with_columns("),
+        (lambda: stream().apply(len), "Did you mean map?"),
+        (lambda: stream().head(5), "Use limit(n)"),
+        (lambda: stream().withColumnRenamed("a", "b"), 'Use rename(new="old")'),
+        (lambda: hr.explode("xs"), "It is a method of streams: stream.explode(...)."),
+        (lambda: hr.quantile("a", 0.5), 'Use hr.percentile("v", 0.95)'),
+        (lambda: hr.Job("x").run(), "Use hr.run(job)."),
+        (lambda: hr.Job("x").readStream, "An input is job.read("),
         (lambda: stream().wirte, "Did you mean write"),
-        (lambda: stream().avg("a"), "Use agg(x=hr.mean(...))."),
-        (lambda: stream().key_by("a").avg("a"), "Use agg(x=hr.mean(...))."),
+        (lambda: stream().avg("a"), 'Use agg(x=hr.mean("x")) on a key or a window.'),
+        (lambda: stream().key_by("a").avg("a"), 'Use agg(x=hr.mean("x")) on a key or a window.'),
         (lambda: stream().key_by("a").windowed("5s"), "Did you mean window?"),
     ],
 )
@@ -118,6 +131,27 @@ def test_methods_are_still_described_as_they_were_written():
 
 
 def test_every_aggregate_is_known_to_hints_and_to_the_model() -> None:
-    assert set(KINDS) == AGGREGATES
+    assert {*KINDS, "median"} == AGGREGATES
     assert {agg.kind for agg in AGGS.values()} == set(KINDS)
     assert all(name in hr.__all__ for name in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("build", "hint"),
+    [
+        (lambda s: s.rename({"a": "b"}), 'Write rename(b="a").'),
+        (lambda s: s.rename(a="b"), 'Write rename(b="a").'),
+        (lambda s: s.rename("a", "b"), 'Write rename(new="old").'),
+    ],
+)
+def test_rename_says_which_name_comes_first(build, hint):
+    job = hr.Job("names")
+    build(job.read(hr.rows([{"a": 1}]))).write("collect:")
+    with pytest.raises(PlanError) as caught:
+        job.check()
+    assert (caught.value.code, caught.value.hint) == ("HR-PLAN-062", hint)
+
+
+def test_a_text_that_is_taken_for_a_column_hints_at_lit():
+    with pytest.raises(PlanError, match=r"If it is a text: hr.lit\('!!!'\)"):
+        as_expr(lambda r: hr.concat(r.word, "!!!"), schema_of("word string"))

@@ -42,6 +42,64 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
+_SORTED = (
+    "A stream has no end, so it is not sorted: top(n, by=...) holds the best rows, and "
+    "window(...).process(fn) gets the rows of a window in order."
+)
+_SHOWN = 'Nothing runs while a program is written: write("console:"), and hr.run(job).'
+_KAFKA = 'An input is job.read("log:topic"), "files:path", "socket:host:port", or hr.rows([...]).'
+_METHODS = (
+    "explode", "window", "key_by", "where", "filter", "select", "map", "flat_map", "union", "join",
+)  # fmt: skip
+_SAYINGS = {  # what has no counterpart of one name, or is done otherwise
+    "sort sort_by sort_values orderBy order_by desc asc": _SORTED,
+    "show toPandas to_pandas to_dict toDF subscribe": _SHOWN,
+    "readStream read_stream source from_kafka read_csv read_json read_parquet addSource add_source "
+    "from_collection readText": _KAFKA,
+    "dropna drop_nulls": 'Use where("x is not null") for each column that must be there.',
+    "fillna fill_null": 'Use with_columns(x=hr.coalesce("x", 0)).',
+    "head take": "Use limit(n): the first rows, and no more ever.",
+    "columns dtypes printSchema describe": "Use .schema, or print the stream.",
+    "selectExpr select_expr": 'Use select("a", "b + 1 as c").',
+    "withColumn with_column assign mutate": 'Use with_columns(x="v + 1"), or several at once.',
+    "withColumnRenamed rename_columns": 'Use rename(new="old"): the new name, then the old one.',
+    "query having": 'Use where("x > 1"); after agg it sees the results.',
+    "withWatermark assign_timestamps assignTimestampsAndWatermarks": (
+        'Say it where the input is read: job.read(..., time="at", delay="2s").'
+    ),
+    "foreachBatch foreach_batch map_partitions mapPartitions": (
+        "Use map_batches(fn), or transform(fn) for the whole batch."
+    ),
+    "reduceByKey reduce_by_key": 'Use key_by("k").reduce(fn).',
+    "aggregateByKey foldByKey": 'Use key_by("k").fold(zero, fn).',
+    "value_counts countByValue": 'Use key_by("k").agg(n=hr.count()).',
+    "rolling resample tumbling_window sliding_window": (
+        'Use window(hr.tumbling("1m")), hr.sliding(rows=3, every_rows=1) ..., and agg.'
+    ),
+    "over row_number rank lag lead": (
+        'Running values of a key are key_by("k").agg(...), of windows window(...).agg(...).'
+    ),
+    "cache persist repartition checkpoint": (
+        "Leave it out: a job stores its state, and divides its rows, by itself."
+    ),
+    "flatten explode_outer posexplode": (
+        'Use explode("xs"), a step: a row for each element; outer=True keeps rows without any.'
+    ),
+    "leftOuterJoin left_join outerJoin": 'Use join(other, on="id", within="5m", how="left").',
+    "crossJoin cross_join": "Rows meet by a key: add a constant one, and join on it.",
+    "quantile approx_percentile percentile_approx quantile_cont": (
+        'Use hr.percentile("v", 0.95), which is exact, in agg.'
+    ),
+    "start execute awaitTermination run_job": "Use hr.run(job).",
+    "sql": 'SQL text is for expressions: where("x > 1"), select(...), agg("sum(v) as s").',
+    "F": 'All functions are names of headrace itself: hr.upper("x").',
+    "DataFrame SparkSession StreamExecutionEnvironment Dataflow Application": (
+        'Begin with job = hr.Job("name"), then job.read(...).'
+    ),
+}
+_INSTEAD = {name: hint for names, hint in _SAYINGS.items() for name in names.split()}
+
+
 AGGREGATES: set[str] = set()  # the names of the aggregates, which `ops/agg/kinds.py` adds
 
 
@@ -69,15 +127,16 @@ def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
     if name.startswith("_"):
         return AttributeError(f"{what} has no {name!r}")
     near, method = nearest(name, known), _ELSEWHERE.get(name)
-    if (ours := aggregate(name)) and ours not in near:
-        return UnknownNameError(
-            "HR-PLAN-060", f"{what} has no {name!r}", f"Use agg(x=hr.{ours}(...))."
-        )
-    if what == "headrace" and method and method not in near:
-        hint = f"It is a method of streams: stream.{method}(...)."
+    if name in _INSTEAD:
+        hint = _INSTEAD[name]
+    elif (ours := aggregate(name)) and ours not in near:
+        counts = "" if ours == "count" else '"x"'
+        hint = f"Use agg(x=hr.{ours}({counts})) on a key or a window."
+    elif what == "headrace" and (method or name in _METHODS) and method not in near:
+        hint = f"It is a method of streams: stream.{method or name}(...)."
     else:
         hint = f"Did you mean {' or '.join(near)}?" if near else "The guide lists all names."
-    return UnknownNameError("HR-PLAN-060", f"{what} has no {name!r}", hint)
+    return UnknownNameError("HR-PLAN-060", f"{what} has no {name!r}", hint, site=call_site())
 
 
 class UnknownArgumentError(PlanError, TypeError):

@@ -7,7 +7,7 @@ that brings its own (a typed topic, a Parquet file), when `schema=` is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from headrace.api.inputs import Timing, check_kind, check_place, own_schema, tim
 from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
-from headrace.hints import named_arguments
+from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.checks import check
 from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name, place_name
@@ -134,6 +134,14 @@ class Job:
     def explain(self, guarantees: Mapping[str, str] | None = None) -> Explanation:
         """How the program will run: print it, or take its `.json`."""
         return explain(self.program(), guarantees or {})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            if method == "run":
+                raise UnknownNameError("HR-PLAN-060", "a job has no 'run'", "Use hr.run(job).",
+                                       site=call_site())  # fmt: skip
+            raise no_such_name("a job", method, dir(Job))
 
     def _schema(
         self,

@@ -112,9 +112,23 @@ class Stream(
         columns = {n: col(n) for n in self.schema.names if n not in dropped}
         return self._stream(step.columns("drop", columns))
 
-    def rename(self, **names: str) -> Stream:
+    def rename(self, *pairs: Any, **names: str) -> Stream:
         """Other names for columns: `rename(new="old")`."""
         step = self._step()
+        known = set(step.schema.names)
+        turned = {new: old for new, old in names.items() if new in known and old not in known}
+        if pairs or turned:
+            first = pairs[0] if pairs and isinstance(pairs[0], Mapping) else {}
+            shown = first or turned or {"old": "new"}
+            written = ", ".join(f'{new}="{old}"' for old, new in shown.items())
+            step.report(
+                PlanError(
+                    "HR-PLAN-062",
+                    "rename takes the new name of a column as a keyword, the old one as its value",
+                    f"Write rename({written}).",
+                )
+            )
+            names = {new: old for new, old in names.items() if new not in turned}
         step.require_columns(names.values())
         new = {old: fresh for fresh, old in names.items()}
         renamed = [new.get(n, n) for n in self.schema.names]

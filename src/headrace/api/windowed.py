@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
 from headrace.expr.number_functions import when
-from headrace.hints import named_arguments
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import GAP, NonMerging, OwnAssigner, Session, WindowAssigner
@@ -95,6 +95,11 @@ class WindowedStream(Generic[ResultT]):
         after = [n for n in others if n not in around]
         order = [*(n for n in others if n in around), *specs, *after]
         return self._kind(self._draft, finished(step, edge, what, order))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            raise no_such_name("a stream of windows", method, dir(WindowedStream))
 
     def reduce(
         self,

@@ -150,10 +150,12 @@ def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanEr
     near = near or [n for n in schema.names if n.lower() == name.lower()]
     names = [n for n in schema.names if not n.startswith("__")]
     guess = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    text = f" If it is a text: hr.lit({name!r}), in SQL text in quotes."
     return PlanError(
         "HR-EXPR-001",
         f"there is no {what} {name!r}",
-        f"{guess}The {what}s here are {', '.join(names)}.",
+        f"{guess}The {what}s here are {', '.join(names)}."
+        f"{text if what == 'column' and not near else ''}",
     )
 
 
