@@ -21,7 +21,8 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -145,6 +146,16 @@ class PlanError(HeadraceError):
         if not self._parts:
             return super().__str__()
         return "\n".join([f"{self.message}:", *(str(part) for part in self._parts)])
+
+
+@contextmanager
+def written_at(site: Site | None) -> Iterator[None]:
+    """Errors of the body that name no line of the user's name this one."""
+    try:
+        yield
+    except HeadraceError as error:
+        error.site = error.site or site
+        raise
 
 
 def refusal(code: str, fact: str, hint: str) -> PlanError:

@@ -102,16 +102,28 @@ def keys_of(step: StepBuilder, streams: Sequence[Keyed], on: On) -> Keys:
         hint = 'Pass on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
         step.report(PlanError("HR-JOIN-002", "join does not say which columns must be equal", hint))
         return tuple(() for _ in streams)
-    wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, step.site)]
+    wrong = [
+        _of_side(problem, side, stream, len(streams))
+        for side, (stream, key) in enumerate(zip(streams, keys, strict=True))
+        for problem in unknown(key, stream.schema, step.site)
+    ]
     step.report(*wrong)
     if wrong or any(len(s.schema) == 0 for s in streams):
         return tuple(() for _ in streams)
     kinds = [[s.schema.field(c).type for c in k] for s, k in zip(streams, keys, strict=True)]
     for other, columns in zip(kinds[1:], keys[1:], strict=True):
-        _same_types(
-            step, dict(zip(keys[0], kinds[0], strict=True)), dict(zip(columns, other, strict=True))
-        )
+        own = dict(zip(keys[0], kinds[0], strict=True))
+        _same_types(step, own, dict(zip(columns, other, strict=True)), len(streams))
     return keys
+
+
+def _of_side(problem: PlanError, side: int, stream: Keyed, count: int) -> PlanError:
+    """The problem with a key, and of which stream of the join it is."""
+    which = ("the left side", "the right side")[side] if count == 2 else f"stream {side + 1}"
+    name = stream._draft.name_of(stream._edge) if isinstance(stream, Handle) else None
+    problem.message += f" in {which} of the join" + (f", {name!r}" if name else "")
+    problem.hint = (problem.hint or "").partition(" If it is a text")[0]
+    return problem
 
 
 def table_keys(step: StepBuilder, left: AnyStream | AnyTable, right: AnyTable, on: On) -> Keys:
@@ -150,11 +162,12 @@ def _keys_of_each(streams: Sequence[Keyed], on: On) -> Keys:
 
 
 def _same_types(
-    step: StepBuilder, left: dict[str, pa.DataType], right: dict[str, pa.DataType]
+    step: StepBuilder, left: dict[str, pa.DataType], right: dict[str, pa.DataType], count: int
 ) -> None:
     for (column, kind), (theirs, other) in zip(left.items(), right.items(), strict=True):
         if kind != other and not pa.types.is_null(kind) and not pa.types.is_null(other):
-            fact = f"{column!r} is {ddl_type(kind)} and {theirs!r} is {ddl_type(other)}"
+            one, two = ("left", "right") if count == 2 else ("first", "other")
+            fact = f"{one} {column!r} is {ddl_type(kind)} and {two} {theirs!r} is {ddl_type(other)}"
             hint = "Keys meet only when their types are equal: cast one of them before."
             step.report(PlanError("HR-JOIN-003", fact, hint))
 

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.clock import MAX_TIME
 from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.values import upstream
-from headrace.errors import OutputError, PlanError, StateError
+from headrace.errors import OutputError, PlanError, StateError, written_at
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
@@ -204,10 +204,14 @@ def _check_edges(inspection: Inspection) -> None:
     for split in inspection.manifest.splits:
         offsets.setdefault(split.input, {})[split.name] = split.at
     moves = _moves(inspection)
+    program = inspection.bundle.program
+    sites = {node.name: node.site for node in (*program.sources(), *program.outputs())}
     for name, source in inspection.bundle.sources.items():
-        source.check(offsets.get(moves.get(name, name), {}))
-    for sink in inspection.bundle.sinks.values():
-        sink.check()
+        with written_at(sites.get(name)):
+            source.check(offsets.get(moves.get(name, name), {}))
+    for name, sink in inspection.bundle.sinks.items():
+        with written_at(sites.get(name)):
+            sink.check()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.clock import Clock, SystemClock
+from headrace.errors import written_at
 from headrace.plan.nodes import DEAD_SCHEMA, Node
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink, reopen_sink
@@ -45,31 +46,33 @@ Ids = Mapping[str, str]
 def open_inputs(
     program: Program, folder: str, until: str | None, clock: Clock, ids: Ids
 ) -> dict[str, Source]:
-    return {
-        r.name: open_source(
-            r.uri,
-            r.declared or r.schema,
-            r.format,
-            r.options,
-            folder=folder,
-            name=r.name,
-            key=ids[r.name],
-            until=until,
-            clock=clock,
-            time=r.time if isinstance(r.time, str) else None,
-            guessed=r.guessed,
-        )
-        for r in program.sources()
-    }
+    sources: dict[str, Source] = {}
+    for r in program.sources():
+        with written_at(r.site):
+            sources[r.name] = open_source(
+                r.uri,
+                r.declared or r.schema,
+                r.format,
+                r.options,
+                folder=folder,
+                name=r.name,
+                key=ids[r.name],
+                until=until,
+                clock=clock,
+                time=r.time if isinstance(r.time, str) else None,
+                guessed=r.guessed,
+            )
+    return sources
 
 
 def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[str, Sink]:
     """The job's outputs by name, and its own for dead letters."""
     keys = ids or {}
-    sinks = {
-        w.name: open_sink(w.uri, w.schema, dict(w.options), folder, w.name, keys.get(w.name))
-        for w in program.outputs()
-    }
+    sinks: dict[str, Sink] = {}
+    for w in program.outputs():
+        with written_at(w.site):
+            key = keys.get(w.name)
+            sinks[w.name] = open_sink(w.uri, w.schema, dict(w.options), folder, w.name, key)
     if program.dead() is None:
         sinks[DEAD] = open_dead(folder)
     return sinks

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -53,7 +54,7 @@ def parse(text: str) -> Node:
             raise unreadable(text, "it is not exactly one expression")
         tree = _named_or_not(trees[0], text)
     except SqlglotError as error:
-        raise unreadable(text, _first_line(error)) from None
+        raise unreadable(text, _first_line(error, text)) from None
     except RecursionError:
         raise _too_deep(text) from None
     if _depth(tree) > _DEEPEST:
@@ -72,19 +73,41 @@ def _too_deep(text: str) -> PlanError:
     return unreadable(f"{text[:40]}...", "it is too long, or nested too deep; IN may be shorter")
 
 
-def _first_line(error: SqlglotError) -> str:
+_PLACE = re.compile(r"\.? *Line (\d+), Col: (\d+)\.?")
+_WORDS = (  # what the parser says, and what it means
+    (r"^Required keyword.*", "an operand is missing"),
+    (r"^Invalid expression / Unexpected token.*", "unexpected {word}"),
+    (r"^Expecting (\S+).*", r"\1 is missing"),
+    (r"^Expected TYPE after CAST.*", "CAST needs the name of a type"),
+    (r"^Expected END after CASE.*", "CASE has no END"),
+    (r"^Error tokenizing.*", "a quote is not closed, or a sign is none of SQL's"),
+)
+
+
+def _first_line(error: SqlglotError, text: str) -> str:
+    """What the parser found, in words of ours, and at which character."""
     line = str(error).splitlines()[0].rstrip(". ")
-    if line.startswith("Required keyword"):
-        line = f"an operand is missing{line[line.rfind('. Line') :]}"
-    return line if line[:2].isupper() else line[:1].lower() + line[1:]
+    place = _PLACE.search(line)
+    line, at = _PLACE.sub("", line), ""
+    details = (getattr(error, "errors", None) or [{}])[0]
+    if place is not None:
+        row = f"line {place[1]}, " if "\n" in text else ""
+        at = f", {row}character {place[2]}"
+    word = repr(details["highlight"]) if details.get("highlight") else "end of the text"
+    for pattern, words in _WORDS:
+        line = re.sub(pattern, words, line, flags=re.DOTALL)
+    line = line.replace("{word}", word)
+    return (line if line[:2].isupper() else line[:1].lower() + line[1:]) + at
 
 
-def canonical(node: Node, text: str = "") -> Node:
+def canonical(node: Node | None, text: str = "") -> Node:
     """The same meaning in the canonical nodes; HR-EXPR-004 for what is not an expression.
 
     Every argument of a node is one that its rule reads: an argument that no rule knows is
     part of what the user wrote, so leaving it out would be another expression.
     """
+    if node is None:
+        raise unreadable(text, "an operand is missing")
     text = text or node.sql(dialect=Dialect)
     rule = _RULES.get(type(node))
     if rule is None:
@@ -113,11 +136,26 @@ def _copied(node: Node, text: str) -> Node:
     return copy
 
 
+_DESCRIBED: dict[type[Any], str] = {
+    exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)", exp.Star: "*",
+    exp.Lambda: "an arrow function", exp.TryCast: "try_cast", exp.In: "IN",
+    exp.Distinct: "DISTINCT", exp.Alias: "a name (AS)", exp.Exists: "EXISTS",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.IgnoreNulls: "IGNORE NULLS", exp.RespectNulls: "RESPECT NULLS",
+    exp.Placeholder: "a placeholder", exp.Parameter: "a parameter (@)",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.HexString: "a literal x'...'",
+    exp.Tuple: "a list in parentheses", exp.JSONExtract: "->", exp.JSONExtractScalar: "->>",
+    exp.Kwarg: "an argument by name (=>)", exp.StrToDate: "FORMAT", exp.StrToTime: "FORMAT",
+    exp.Values: "VALUES", exp.Order: "ORDER BY", exp.Limit: "LIMIT", exp.Having: "HAVING",
+}  # fmt: skip
+
+
 def _described(node: Node) -> str:
-    names = {exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)",
-             exp.Star: "*", exp.Lambda: "an arrow function", exp.TryCast: "try_cast",
-             exp.In: "IN", exp.Distinct: "DISTINCT", exp.Alias: "a name (AS)"}  # fmt: skip
-    return names.get(type(node), f"{type(node).__name__.lower()}")
+    if type(node) in _DESCRIBED:
+        return _DESCRIBED[type(node)]
+    known = type(node) in _RULES
+    return type(node).__name__.upper() if known else f"{node.sql(dialect=Dialect)!r}"
 
 
 def _column(node: Node, text: str) -> Node:

@@ -8,6 +8,7 @@ runs.
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -80,6 +81,24 @@ def _methods(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
             "Write on_<input>(self, row, ctx) for each input, or on_row for all; "
             "name the inputs with hr.connect(by=..., name=stream) or names=.",
         )
+
+
+def _arguments(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
+    """Every method takes what it is called with."""
+    called = {f"on_{name}": "row, ctx" for name in kind.handlers()}
+    called |= {"on_timer": "time, ctx"} if kind.timed() else {}
+    called |= {"on_chunk": "rows, ctx"} if kind.chunked() else {}
+    for method, arguments in called.items():
+        try:
+            inspect.signature(getattr(what.function, method)).bind(None, None)
+        except ValueError:  # a builtin that has no signature
+            continue
+        except TypeError:
+            yield PlanError(
+                "HR-PLAN-028",
+                f"{kind.__name__}.{method} is called with ({arguments}), and does not take that",
+                f"Write {method}(self, {arguments}).",
+            )
 
 
 def _timers_without_handler(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
@@ -173,7 +192,8 @@ def _value_names(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
 
 
 _CHECKS: tuple[Callable[[Stateful, ProcessSpec, Process], Problems], ...] = (
-    _methods, _timers_without_handler, _event_time, _chunks, _shared_state, _value_names,
+    _methods, _arguments, _timers_without_handler, _event_time, _chunks, _shared_state,
+    _value_names,
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import InputError
+from headrace.errors import InputError, call_site
 from headrace.kernel.text_cast import cast_text
 from headrace.rows import fitted, table_of, values_of
 from headrace.schema import TIMESTAMP, SchemaLike, ddl_of, ddl_type, schema_of
@@ -151,10 +151,12 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
             raise ValueError("there are no rows to take the columns from")
         return pa.Table.from_pylist([v._asdict() if hasattr(v, "_asdict") else v for v in values])
     except (pa.ArrowException, ValueError, TypeError, AttributeError) as cause:
+        where = _first_bad(values, schema)
         raise InputError(
             "HR-INPUT-006",
-            f"the rows do not fit their schema: {_first_bad(values, schema)}{cause}",
+            f"the rows do not fit their schema: {where or cause}",
             "Give rows(..., schema=...) the columns and types that the rows have.",
+            site=call_site(),
         ) from cause
 
 
@@ -198,18 +200,52 @@ def _read_times(table: pa.Table, field: pa.Field) -> pa.Table:
             f"row {bad[0]}, column {field.name!r}: {texts[bad[0]].as_py()!r} is not a "
             f"{ddl_type(field.type)}",
             'Write ISO text, "2026-01-01T00:00:00Z", or a datetime.',
+            site=call_site(),
         )
     return table.set_column(table.column_names.index(field.name), field, times)
 
 
 def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:
-    """The number of the first row that does not fit by itself, in words."""
-    for number, value in enumerate(values if schema is not None else ()):
+    """What is wrong with the first row that does not fit by itself, in words."""
+    for number, value in enumerate(values):
+        if not isinstance(value, Mapping | tuple) and not dataclasses.is_dataclass(value):
+            shown = f"{value!r} ({type(value).__name__})"
+            return f"row {number} is {shown}, not a dict, a dataclass or a named tuple"
+    if schema is None:
+        return _mixed([v._asdict() if hasattr(v, "_asdict") else v for v in values])
+    for number, value in enumerate(values):
         try:
             table_of([value], schema_of(schema))
-        except (pa.ArrowException, ValueError, TypeError, AttributeError):
-            return f"row {number}, "
+        except (pa.ArrowException, ValueError, TypeError, AttributeError) as cause:
+            return f"row {number}, {cause}"
     return ""
+
+
+def _mixed(rows: list[Any]) -> str:
+    """The first value that is of another type than those before it in its column."""
+    if not all(isinstance(row, Mapping) for row in rows):
+        return ""
+    wrong = {n for n in dict.fromkeys(n for r in rows for n in r) if not _alike(rows, n)}
+    first: dict[str, tuple[int, Any]] = {}
+    for number, row in enumerate(rows):
+        for name, value in ((n, v) for n, v in row.items() if n in wrong):
+            before, other = first.setdefault(name, (number, value))
+            if other is None:
+                first[name] = (number, value)
+            elif value is not None and type(value) is not type(other):
+                return (
+                    f"row {number}, column {name!r}: {value!r} ({type(value).__name__}) is not "
+                    f"like {other!r} ({type(other).__name__}) of row {before}"
+                )
+    return ""
+
+
+def _alike(rows: list[Any], name: str) -> bool:
+    try:
+        pa.array([row.get(name) for row in rows])
+    except (pa.ArrowException, ValueError, TypeError):
+        return False
+    return True
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
