@@ -46,19 +46,19 @@ _SORTED = (
     "A stream has no end, so it is not sorted: top(n, by=...) holds the best rows, and "
     "window(...).process(fn) gets the rows of a window in order."
 )
-_SHOWN = 'Nothing runs while a program is written: write("console:"), and hr.run(job).'
+_SHOWN = "Use head(n), which returns an Arrow table: stream.head(20).to_pandas()."
 _KAFKA = 'An input is job.read("log:topic"), "files:path", "socket:host:port", or hr.rows([...]).'
 _METHODS = (
     "explode", "window", "key_by", "where", "filter", "select", "map", "flat_map", "union", "join",
 )  # fmt: skip
 _SAYINGS = {  # what has no counterpart of one name, or is done otherwise
     "sort sort_by sort_values orderBy order_by desc asc": _SORTED,
-    "show toPandas to_pandas to_dict toDF subscribe": _SHOWN,
+    "toPandas to_pandas to_dict toDF collect_rows": _SHOWN,
     "readStream read_stream source from_kafka read_csv read_json read_parquet addSource add_source "
     "from_collection readText": _KAFKA,
     "dropna drop_nulls": 'Use where("x is not null") for each column that must be there.',
     "fillna fill_null": 'Use with_columns(x=hr.coalesce("x", 0)).',
-    "head take": "Use limit(n): the first rows, and no more ever.",
+    "take": "Use head(n) to look at rows, limit(n) for a stream of the first rows.",
     "columns dtypes printSchema describe": "Use .schema, or print the stream.",
     "selectExpr select_expr": 'Use select("a", "b + 1 as c").',
     "withColumn with_column assign mutate": 'Use with_columns(x="v + 1"), or several at once.',
