@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "settings", "arrays", "isolate", "import_path", "files",
-    "callables", "at_rest", "notebook", "printed",
+    "callables", "at_rest", "notebook", "printed", "state_copies",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 

@@ -134,7 +134,9 @@ def _compound(thing: object, depth: int) -> Iterator[str]:
         yield from _each(_members(thing), depth)
     elif callable(thing):
         yield f"object of {type(thing).__qualname__}"
-        yield from _each((_members(type(thing)), getattr(thing, "__dict__", {})), depth)
+        passing = getattr(type(thing), "undigested", ())
+        attributes = {n: v for n, v in getattr(thing, "__dict__", {}).items() if n not in passing}
+        yield from _each((_members(type(thing)), attributes), depth)
     else:
         name = type(thing).__qualname__
         yield _AT_REST.get(name, name)  # nothing that is sure to be the same in another process

@@ -304,13 +304,14 @@ class RowCopier:
 
 
 _UNCHANGING = (tuple, str, bytes, int, float, dt.date, Decimal, type(None))
+LEAVES = frozenset({bool, dt.datetime, dt.time, dt.timedelta, *_UNCHANGING} - {tuple})
 NO_COPY = RowCopier(object, lambda row: row)  # no value can be changed in place
 
 
 def row_copier(schema: pa.Schema) -> RowCopier:
     """For rows of these columns."""
     names = tuple(schema.names)
-    copies = {i: _copier(f.type) for i, f in enumerate(schema) if pa.types.is_nested(f.type)}
+    copies = {i: _copier(f.type) for i, f in enumerate(schema) if changeable(f.type)}
 
     def take(row: Any) -> Any:
         values = list(values_of(row, names))
@@ -324,20 +325,37 @@ def row_copier(schema: pa.Schema) -> RowCopier:
 
 def value_copier(kind: pa.DataType) -> RowCopier:
     """For single values that become a column."""
-    nested = pa.types.is_nested(kind)
-    return RowCopier((), _copier(kind)) if nested else NO_COPY
+    return RowCopier((), _copier(kind)) if changeable(kind) else NO_COPY
+
+
+def changeable(kind: pa.DataType) -> bool:
+    """Whether a value of this type may be one that can be changed in place: a bytearray, too."""
+    return bool(pa.types.is_nested(kind) or _is_binary(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    kinds = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def _copier(kind: pa.DataType) -> Callable[[Any], Any]:
     """A copy of a list of numbers takes a thirtieth of a deep one."""
+    if _is_binary(kind):
+        return _as_bytes
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if pa.types.is_map(kind):
         inner = [kind.key_type, kind.item_type]
-    return own_copy if any(map(pa.types.is_nested, inner)) else _shallow_copy
+    return own_copy if any(map(changeable, inner)) else _shallow_copy
+
+
+def _as_bytes(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
 def own_copy(value: Any) -> Any:
     """The containers of a value copied, at every depth; what they hold is taken as it is."""
+    if type(value) in LEAVES:
+        return value
     if isinstance(value, Mapping):
         return {key: own_copy(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
@@ -350,7 +368,7 @@ def own_copy(value: Any) -> Any:
         for name in _field_names(value):
             object.__setattr__(twin, name, own_copy(getattr(value, name)))
         return twin
-    return bytes(value) if isinstance(value, bytearray) else _shallow_copy(value)
+    return _shallow_copy(_as_bytes(value))
 
 
 def _shallow_copy(value: Any) -> Any:

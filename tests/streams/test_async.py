@@ -131,6 +131,26 @@ def test_so_many_rows_a_call():
     assert sorted(sizes) == [2, 4, 4]
 
 
+def test_a_function_may_empty_its_list_of_rows():
+    def popped(rows):
+        answers = []
+        while rows:
+            answers.append(rows.pop(0).n)
+        if not answers:
+            raise ValueError("called again with no rows")
+        if 5 in answers and 5 not in seen:
+            seen.append(5)
+            raise ValueError("once more")
+        return answers
+
+    seen = []
+    calls = {"output": int, "batch_size": 4, "retries": 1, "backoff": "1ms"}
+    with Harness(calling(lambda s: s.map_async(popped, **calls))) as test:
+        out = sent(test, ["x"] * 10)
+        assert test.dead() == []
+    assert [r["value"] for r in out] == list(range(10))
+
+
 def test_a_call_for_many_that_answers_too_few_fails_for_all_of_them():
     async def fewer(rows) -> list[int]:
         return [row.n for row in rows if row.n != 5]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from headrace.ops.window.assigners import expanded
 from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, row_copier, rows_of, table_of, value_copier
 from headrace.state.table import KeyedTable, TableSpec
+from headrace.state_copies import OWN, StateOwner, shallow_copy, starting
 
 VALUES, WINDOWS = "values", "windows"
 
@@ -157,11 +159,12 @@ class Folder:
         value: pa.Schema,
         row: pa.Schema,
     ) -> None:
-        self._fn, self._zero, self.value = fn, zero, value
+        self._fn, self._zero, self.value = fn, zero and starting(zero), value
         self._scalar = zero is not None and _is_column(zero(), value)
         self._shape = tuple(row.names if zero is None else value.names)
         self._make = None if zero is None else self._maker(zero())
         self._copier = value_copier(value.field(0).type) if self._scalar else row_copier(value)
+        self._owner = StateOwner(value, self._scalar)
 
     def _maker(self, start: Any) -> Callable[[Any], Any] | None:
         """How a stored value becomes what the function knows: the same as its start."""
@@ -233,7 +236,13 @@ class Folder:
         return value if isinstance(value, self._copier.plain) else copy.deepcopy(value)
 
     def _run(self, groups: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
-        """Fold each row into its key's value; what came after each."""
+        """Fold each row into its key's value; what came after each.
+
+        What can be changed in place and is not what the function was called with is copied, so
+        that it belongs to this key alone; unless nothing else refers to it.
+        """
+        if self._owner.has_parts:
+            return self._run_with_parts(groups, values, rows)
         fn, zero = self._fn, self._zero
         plain, take = self._copier.plain, self._copier.take
         outs: list[Any] = []
@@ -244,8 +253,29 @@ class Folder:
                 value = fn(before, row)
             else:
                 value = row if zero is None else fn(zero(), row)
+            if isinstance(value, plain):
+                add(value)
+            else:
+                if value is not before and getrefcount(value) > OWN:
+                    value = shallow_copy(value)
+                add(take(value))
             values[code] = value
-            add(value if isinstance(value, plain) else take(value))
+        return outs
+
+    def _run_with_parts(self, groups: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
+        """The same, of values that have parts which can be changed in place."""
+        fn, zero, owner, take = self._fn, self._zero, self._owner, self._copier.take
+        outs: list[Any] = []
+        for code, row in zip(groups.codes.tolist(), rows, strict=True):
+            before = values[code]
+            if before is NOTHING:
+                before = row if zero is None else zero()
+            parts = owner.parts(before)
+            first = zero is None and values[code] is NOTHING
+            value = row if first else fn(before, row)
+            value = owner.own(value, before, parts, getrefcount(value) <= OWN)
+            values[code] = value
+            outs.append(take(value))
         return outs
 
     def _run_checked(

@@ -98,6 +98,7 @@ class OwnSynopsis(Exploding):
         self._own = own
         self._chunks = callable(getattr(own, "add_chunk", None))
         self._make = maker(own.state) or like(own.zero())
+        self._copied = value_copier(type_of(own.state)).take
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         return type_of(self._own.output)
@@ -159,7 +160,8 @@ class OwnSynopsis(Exploding):
         return states if self._make is None else list(map(self._make, states))
 
     def _states(self, states: Iterable[Any]) -> pa.Array:
-        return _column(list(states), type_of(self._own.state))
+        """Each is copied before the next is made, which may be the same object."""
+        return _column(list(map(self._copied, states)), type_of(self._own.state))
 
 
 def _in_order(rows: Arguments) -> Index:

@@ -197,7 +197,7 @@ class Caller:
             raise TimeoutError(f"no answer within {pretty(limit)}") from error
 
     async def _called(self, rows: list[Any]) -> Sequence[Any]:
-        argument = rows if self._options.batch_size else rows[0]
+        argument = list(rows) if self._options.batch_size else rows[0]  # the list is the function's
         if self._threads is not None:
             loop = asyncio.get_running_loop()
             answer = await loop.run_in_executor(self._threads, self._fn, argument)

@@ -18,7 +18,7 @@ import threading
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from headrace.errors import PlanError, RunError, call_site
 from headrace.expr.operators import TRACING, Untraceable
@@ -35,6 +35,9 @@ class Resource:
     factory: Callable[[], Any]
     close: Callable[[Any], Any] | None = None
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    # What it makes does not identify state, and its name is another each time a program starts.
+    undigested: ClassVar = ("factory", "close", "name")
 
     def __call__(self) -> Any:
         if TRACING.get() is not None:

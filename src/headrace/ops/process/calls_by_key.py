@@ -92,6 +92,7 @@ class KeyPass:
                 self._run_unchecked(key_id, indexes, due)
             else:
                 self._run_checked(key_id, indexes, due, checks)
+            self._values.own(self._one.__dict__)
             self.states[key_id] = self._one.__dict__
         return self
 

@@ -61,6 +61,8 @@ class KeyState:
         self.with_ttl = {n: v for n, v in self._declared.items() if v.ttl is not None}
         self._plain = [n for n in self._declared if n not in self.with_ttl]
         domains = {CLOCK if v.by_clock else EVENT for v in self.with_ttl.values()}
+        copiers = {n: v.copier() for n, v in self._declared.items()}
+        self._copiers = [(n, copied) for n, copied in copiers.items() if copied is not None]
         self._domains = sorted(domains) if type(function).forgets() else []
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -120,6 +122,14 @@ class KeyState:
                 stamps[name] = None
 
     # after the calls
+
+    def own(self, state: State) -> None:
+        """Copy what the user's code may still refer to, before it is called for another key."""
+        held = state.get(HELD)
+        for name, copied in self._copiers:
+            of = held if held is not None and name in self.with_ttl else state
+            if name in of:
+                of[name] = copied(of[name])
 
     def accept(self, state: State) -> None:
         """Refuse what does not fit its columns."""

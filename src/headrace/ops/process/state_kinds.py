@@ -11,7 +11,7 @@ import copy
 import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from headrace.ops.process.migration import checked
 from headrace.records import Maker, maker
 from headrace.rows import table_of
 from headrace.schema import ddl_type, type_of
+from headrace.state_copies import Copy, state_copier, state_copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,10 @@ class ValueState:
     def stored(self, value: Any) -> Any:
         """What to store of the value that the user's code left."""
         return value
+
+    def copier(self) -> Copy | None:
+        """How a value is copied that the user's code may go on using; None if none has to be."""
+        return state_copier(self.type)
 
 
 class ListState(ValueState):
@@ -160,10 +165,14 @@ class RunningState(ValueState):
         return RunningValue(self.fold, self.result, state, empty=False)
 
     def start(self) -> Any:
-        return RunningValue(self.fold, self.result, self.zero(), empty=True)
+        return RunningValue(self.fold, self.result, state_copy(self.zero()), empty=True)
 
     def stored(self, value: Any) -> Any:
         return None if value.empty else value.state
+
+    def copier(self) -> Copy | None:
+        copied = state_copier(self.type)
+        return copied and (lambda running: replace(running, state=copied(running.state)))
 
 
 class SharedMapState(ValueState):

@@ -26,7 +26,15 @@ from headrace.isolate import one_by_one
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.order import group_numbers, rises, sorted_by
 from headrace.ops.contract import Fault
-from headrace.rows import collector_paused, pylist, rows_from, table_of
+from headrace.rows import (
+    collector_paused,
+    pylist,
+    row_copier,
+    rows_from,
+    table_of,
+    value_copier,
+)
+from headrace.state_copies import starting
 
 _WINDOW = "__window"
 
@@ -127,9 +135,10 @@ class FoldRows:
     """A user's reduce (no zero) or fold over the rows of each window, in order of arrival."""
 
     def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
-        self._fn, self._zero, self.schema = fn, zero, schema
+        self._fn, self._zero, self.schema = fn, zero and starting(zero), schema
         self.columns = row.names  # what it sees of a row
         self._scalar = zero is not None and schema.names == ["value"]
+        self._copier = value_copier(schema.field(0).type) if self._scalar else row_copier(schema)
 
     @collector_paused()
     def over(self, windowed: WindowedRows) -> WindowResults:
@@ -145,6 +154,8 @@ class FoldRows:
         value = next(rest) if self._zero is None else self._zero()
         for row in rest:
             value = self._fn(value, row)
+        if not isinstance(value, self._copier.plain):  # it may return the same for other windows
+            value = self._copier.take(value)
         return (value,) if self._scalar else value  # no row, though it be a dict
 
 

@@ -29,6 +29,7 @@ from headrace.ops.window.function import (
     flattened,
 )
 from headrace.rows import RowCopier, as_rows, collector_paused, pylist, row_copier, table_of
+from headrace.state_copies import state_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class ProcessRows:
             results[i] = returned
             counts.update(ctx.counts)
             for values in (shared, own):
-                values.update({n: getattr(one, n) for n in values})
+                values.update({n: state_copy(getattr(one, n)) for n in values})
         in_order = dict(sorted(results.items()))
         return WindowResults(*flattened(in_order, self.schema), faults, counts)
 
