@@ -315,6 +315,18 @@ CASES: dict[str, Case] = {
         {"function": lambda s: s.window(TEN).process(
             lambda key, window, rows: None, schema="n bigint", name="s")},
     ),
+    "WindowedStream.process agg": keyed_case(
+        lambda s: s.window(TEN).process(
+            lambda k, w, v: [], agg={"t": hr.sum("x")}, schema="n bigint", name="s"),
+        {
+            "rows": lambda s: s.window(TEN).process(
+                lambda k, w, v: [], schema="n bigint", name="s"),
+            "column": lambda s: s.window(TEN).process(
+                lambda k, w, v: [], agg={"t": hr.sum("y")}, schema="n bigint", name="s"),
+        },
+        {"function": lambda s: s.window(TEN).process(
+            lambda key, window, v: None, agg={"t": hr.sum("x")}, schema="n bigint", name="s")},
+    ),
     "WindowResult.top": keyed_case(
         lambda s: windowed(s).top(2, by="t", name="s"),
         {

@@ -130,6 +130,15 @@ def _halves(key: Any, w: Any, rows: list[Any], ctx: Any) -> Any:
     return [(seen, *call, i) for i in range(len(rows) // 2)]
 
 
+def _summary(key: Any, w: Any, values: Any, ctx: Any) -> Any:
+    call = (w.start, w.end, w.pane, w.timing, w.final, ctx.clock)
+    return (values.n, values.total, values.every, *call) if values.n > 1 else None
+
+
+_SUMMARY = (
+    "n bigint, total bigint, every array<bigint>, "
+    "s bigint, e bigint, p bigint, t string, f boolean, c bigint"
+)
 _CALL = "seen array<bigint>, s bigint, e bigint, p bigint, t string, f boolean, c bigint, i bigint"
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "agg": lambda w: w.agg(
@@ -140,6 +149,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "reduce": lambda w: w.reduce(_add),
     "fold": lambda w: w.fold("", _concat, schema=str),
     "process": lambda w: w.process(_halves, schema=_CALL),
+    "summary": lambda w: w.process(
+        _summary, agg={"n": hr.count(), "total": hr.sum("v"), "every": hr.collect("v")},
+        schema=_SUMMARY,
+    ),
 }  # fmt: skip
 
 
@@ -255,7 +268,11 @@ def cases(draw: Any, assigners: str, triggers: str) -> Model:
     window, fires = draw(specs), draw(TRIGGERS[triggers](u))
     endless = window == ("everything",)
     function = draw(st.sampled_from([*FUNCTIONS]))
-    modes = ["replace", "delta"] if function == "process" else ["retract", "delta", "replace"]
+    modes = (
+        ["replace", "delta"]
+        if function in ("process", "summary")
+        else ["retract", "delta", "replace"]
+    )
     evict = draw(st.none() | st.sampled_from(
         [("keep_rows", 2), ("keep_time", 2 * u), ("keep_near", 4), ("keep_even",)]))  # fmt: skip
     return Model(

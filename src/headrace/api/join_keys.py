@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from headrace.api.handles import AnyStream, AnyTable, Handle, StepBuilder, other_job
-from headrace.api.windowed import gap_of
+from headrace.api.window_arguments import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
 from headrace.ops.contract import Spec

@@ -19,7 +19,8 @@ from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
 from headrace.api.small_operators import SharedMethods
 from headrace.api.stateful import KeyedState
-from headrace.api.windowed import WindowArguments, WindowedStream
+from headrace.api.window_arguments import WindowArguments
+from headrace.api.windowed import WindowedStream
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
@@ -79,6 +80,7 @@ class KeyedStream(
         info: bool | None = None,
         may_lose: bool = False,
         result_time: str = "end",
+        keep: Duration = 0,
     ) -> WindowedStream[stream.WindowResult]:
         """Cut each key's rows into windows: `window(hr.tumbling("5s"))`.
 
@@ -88,10 +90,11 @@ class KeyedStream(
         is new ("delta"), or takes the old result back first ("retract"). `info` adds the
         columns `pane`, `timing` and `final`; by default where a window may fire more than once.
         `result_time` is the event time of results: of the window's "end", or of the "earliest" or
-        "latest" of its rows; steps after it then wait for as long as a window is.
+        "latest" of its rows; steps after it then wait for as long as a window is. `keep` is for how
+        long windows that are over can still be looked at, with `run.state`.
         """
         args = WindowArguments(
-            window, time, trigger, lateness, evict, mode, info, may_lose, result_time
+            window, time, trigger, lateness, evict, mode, info, may_lose, result_time, keep
         )
         cut = args.cut(self._step())
         return WindowedStream(self._draft, self._edge, self._keys, cut, stream.WindowResult)

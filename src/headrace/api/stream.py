@@ -23,7 +23,8 @@ from headrace.api.patterns import MatchArguments
 from headrace.api.python_columns import is_types, with_python_columns
 from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
 from headrace.api.stateful import NeedsKey, refuse_unkeyed
-from headrace.api.windowed import WindowArguments, WindowedStream
+from headrace.api.window_arguments import WindowArguments
+from headrace.api.windowed import WindowedStream
 from headrace.callables import is_lambda
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
@@ -249,10 +250,11 @@ class Stream(
         info: bool | None = None,
         may_lose: bool = False,
         result_time: str = "end",
+        keep: Duration = 0,
     ) -> WindowedStream[WindowResult]:
         """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
         args = WindowArguments(
-            window, time, trigger, lateness, evict, mode, info, may_lose, result_time
+            window, time, trigger, lateness, evict, mode, info, may_lose, result_time, keep
         )
         return WindowedStream(self._draft, self._edge, (), args.cut(self._step()), WindowResult)
 

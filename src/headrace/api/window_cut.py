@@ -7,7 +7,7 @@ checks raise a `PlanError`; the caller knows where the user wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +63,7 @@ class Cut:
     may_lose: bool = False
     per_row: bool = False  # the trigger is asked for each row
     result_time: str = "end"
+    keep: int = 0
 
     @property
     def by_rows(self) -> bool:
@@ -87,9 +88,11 @@ class Cut:
         if self.by_rows:
             return RowWindows(computed, self.extras, self.window)
         if self.plain and isinstance(computed, tuple):
-            return PaneWindows(self.window, computed)
+            return PaneWindows(self.window, computed, self.keep)
         if self.plain and isinstance(computed, Folding):
-            return (PaneFolds if computed.merge else FoldWindows)(self.window, computed)
+            if computed.merge:
+                return PaneFolds(self.window, computed, self.keep)
+            return FoldWindows(self.window, computed)
         return GeneralWindows(computed, self.extras, self.windowing(), self.evictor, keyed)
 
     def windowing(self) -> Windowing:
@@ -328,6 +331,29 @@ def check_ends(window: RowSpec, condition: Expr) -> None:
             "HR-WINDOW-051",
             f"no row ever ends the window: {condition.sql()} is never true",
             "Give hr.until a condition that a row can fulfil.",
+        )
+
+
+def check_keep(cut: Cut, computed: Computed) -> None:
+    """Refuse to keep results of windows that are not made of panes."""
+    panes = isinstance(computed, tuple) or (isinstance(computed, Folding) and computed.merge)
+    if cut.keep and not (cut.plain and panes):
+        raise PlanError(
+            "HR-WINDOW-060",
+            f"keep= has no meaning for {cut.window}, as it is used here: only tumbling and sliding "
+            "windows of time that fire once, with aggregates, are stored as panes",
+            "Leave keep= out, and write the results to an output.",
+        )
+
+
+def check_aggregates(aggs: object) -> None:
+    """Refuse what is not one aggregate or more by name."""
+    if not isinstance(aggs, Mapping) or not aggs:
+        raise PlanError(
+            "HR-WINDOW-059",
+            f"agg={aggs!r} names no aggregates",
+            'Write agg={"n": hr.count(), "total": hr.sum("value")}; or leave it out: then the '
+            "function gets the rows.",
         )
 
 

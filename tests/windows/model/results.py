@@ -78,7 +78,16 @@ def process(rows: Rows, now: Now, bounds: Any) -> list[Any]:
     return [([r.time for r in rows], *call, i) for i in range(len(rows) // 2)]
 
 
-FUNCTIONS: dict[str, Any] = {made.__name__: made for made in (agg, count, reduce, fold, process)}
+def summary(rows: Rows, now: Now, bounds: Any) -> list[Any]:
+    """Aggregates and what the window says of itself, if there are two rows or more."""
+    n, total, *_, values = agg(rows, now, bounds)[0]
+    call = (*bounds, now.window.panes, now.timing, now.expires, now.clock)
+    return [(n, total, values, *call)] if n > 1 else []
+
+
+FUNCTIONS: dict[str, Any] = {
+    made.__name__: made for made in (agg, count, reduce, fold, process, summary)
+}
 
 
 def compute(function: str, rows: Rows, now: Now, bounds: Any) -> list[Any]:

@@ -7,8 +7,9 @@ chosen to lose it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
 from headrace.ops.window.function import StoredValues, WindowedRows, WindowFunction, WindowResults
-from headrace.ops.window.process import ProcessRows
+from headrace.ops.window.process import ProcessAggregates, ProcessRows
 from headrace.ops.window.trigger_base import Facts
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import TableSpec
@@ -172,34 +173,69 @@ class WindowFiring:
             values = values.select(schema.names).cast(schema)
             return fired, WindowResults(values, np.arange(fired.num_rows))
         function, evictor = self._work
-        assert self._stored_rows is not None
+        if self._stored_rows is None:
+            return self._processed(fired, final, step)
         rows, starts, epochs = self._stored_rows.of(fired, step)
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
         numbers = group_numbers(starts, rows.num_rows)[keep]
         with_rows, starts = np.unique(numbers, return_index=True)  # a window may have none left
         rows = rows.filter(pa.array(keep))
-        windowed = WindowedRows(
+        windowed = self._windowed(rows, starts, fired.take(pa.array(with_rows)), step)
+        windowed = replace(
+            windowed, finals=final[with_rows].tolist(), arrival=rows.column(ARRIVED).to_numpy()
+        )
+        fired, results = self._called(function.over, windowed, fired, with_rows, step)
+        faults = self._stored_rows.blamed([*faults, *results.faults], step)
+        return fired, WindowResults(results.values, with_rows[results.windows], faults)
+
+    def _processed(
+        self, fired: pa.Table, final: Mask, step: EpochStep
+    ) -> tuple[pa.Table, WindowResults]:
+        """The results of a function that is called with aggregates: no row is stored for it."""
+        assert self._work is not None
+        function = self._work[0]
+        assert isinstance(function, ProcessAggregates)
+        schema = function.aggregates.schema
+        values = self._state.results(fired, self._state.main).select(schema.names).cast(schema)
+        every = np.arange(fired.num_rows)
+        windowed = replace(self._windowed(values, every, fired, step), finals=final.tolist())
+        call = partial(function.of_values, values)
+        return self._called(call, windowed, fired, every, step)
+
+    def _windowed(
+        self, rows: pa.Table, starts: Index, windows: pa.Table, step: EpochStep
+    ) -> WindowedRows:
+        ends = windows.column(TIME).to_numpy()
+        return WindowedRows(
             rows=rows,
             starts=starts,
-            keys=fired.select([HASH, *self._keys]).take(pa.array(with_rows)),
-            begins=fired.column(START).to_numpy()[with_rows],
-            ends=fired.column(TIME).to_numpy()[with_rows] - self._windowing.assigner.slack,
-            panes=fired.column(PANES).to_numpy()[with_rows],
-            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[with_rows], step)],
-            finals=final[with_rows].tolist(),
+            keys=windows.select([HASH, *self._keys]),
+            begins=windows.column(START).to_numpy(),
+            ends=ends - self._windowing.assigner.slack,
+            panes=windows.column(PANES).to_numpy(),
+            timings=[TIMINGS[i] for i in _timing(ends, step)],
+            finals=[],
             watermark=step.after,
             clock=step.clock,
-            arrival=rows.column(ARRIVED).to_numpy(),
         )
-        windows = fired.take(pa.array(with_rows))
+
+    def _called(
+        self,
+        call: Callable[[WindowedRows], WindowResults],
+        windowed: WindowedRows,
+        fired: pa.Table,
+        at: Index,
+        step: EpochStep,
+    ) -> tuple[pa.Table, WindowResults]:
+        """The results of a function over the windows `at` these places, with its values."""
+        windows = fired.take(pa.array(at))
         memory = self.memory.recall(windows, step)
-        results = function.over(replace(windowed, memory=memory))
+        results = call(replace(windowed, memory=memory))
         step.counts.update(results.counts)
         if memory is not None:
             self.memory.store_keys(memory, windows, step)
-            fired = self.memory.store_own(memory, fired, with_rows)
-        faults = self._stored_rows.blamed([*faults, *results.faults], step)
-        return fired, WindowResults(results.values, with_rows[results.windows], faults)
+            fired = self.memory.store_own(memory, fired, at)
+        return fired, results
 
     def _visible(
         self,

@@ -68,7 +68,7 @@ class GeneralWindowOperator(Operator):
         )
         self._groups = WindowGroups(self._assigner, self._keys, self._state.all)
         self._stored_rows = None
-        if work:
+        if work and not aggs:  # else it is called with aggregates
             self._stored_rows = StoredRows(self._keys, input, self._assigner, windowing.lateness)
         self._open = OpenWindows(self._keys, windowing)
         self._firing = WindowFiring(

@@ -20,7 +20,7 @@ from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.fold import NOTHING, Folder
 from headrace.ops.keys import in_order, key_groups, key_numbers
 from headrace.ops.panes.firing import windows_of_keys
-from headrace.ops.panes.operator import PANES, derived
+from headrace.ops.panes.operator import PANES, derived, oldest_kept
 from headrace.ops.panes.sliding_values import RUNNING, FiredWindows, Merge, SlidingValues
 from headrace.ops.tables import with_bounds
 from headrace.ops.window.aligned import Window
@@ -39,9 +39,10 @@ class PaneFoldOperator(Operator):
         keys: Sequence[str],
         input: pa.Schema,
         output: pa.Schema,
+        keep: int = 0,
     ) -> None:
         self._window, self._fold, self._keys = window, fold, list(keys)
-        self._input, self._schema = input, output
+        self._input, self._schema, self._keep = input, output, keep
         self._merge, inverse = functions
         self._slides = None
         if inverse is not None:
@@ -66,7 +67,8 @@ class PaneFoldOperator(Operator):
         if step.after > step.before:
             self._fire(table, step)
         oldest = self._window.oldest_needed_pane(step.after)
-        table.expire(oldest if self._slides is None else self._slides.oldest_needed(oldest))
+        kept = oldest_kept(self._window, self._keep, oldest, step)
+        table.expire(kept if self._slides is None else self._slides.oldest_needed(kept))
         first = table.first_time(oldest)
         live = np.array([] if first is None else [first], dtype=np.int64)
         due = self._window.next_end(step.after, live)
@@ -123,7 +125,7 @@ class PaneFoldOperator(Operator):
         order = np.argsort(number, kind="stable")
         whole, starts = panes.take(pa.array(order)), panes.column(TIME).to_numpy()
         heads = np.searchsorted(number[order], np.arange(len(first_row)))
-        ends = np.append(heads[1:], len(order)).astype(np.int64)
+        ends = np.append(heads, len(order))[1:].astype(np.int64)
         merged = merged_stretches(self._fold, self._merge, self._fold.loaded(whole), heads, ends)
         begin, end = (starts.min(), starts.max() + size) if len(starts) else (0, 0)
         begins, stops = (np.full(len(heads), at, np.int64) for at in (begin, end))

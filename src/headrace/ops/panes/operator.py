@@ -39,9 +39,10 @@ class PaneOperator(Operator):
         keys: Sequence[str],
         input: pa.Schema,
         output: pa.Schema,
+        keep: int = 0,
     ) -> None:
         self._window, self._aggs, self._keys = window, dict(aggs), list(keys)
-        self._input, self._schema = input, output
+        self._input, self._schema, self._keep = input, output, keep
         panes = panes_per_block(window)
         self._coarse = CoarsePanes(window, panes, self._aggs, keys) if panes else None
         self._partials = [f for n, a in aggs.items() for f in a.partial_fields(n, input)]
@@ -77,10 +78,10 @@ class PaneOperator(Operator):
         if step.after > step.before:
             self._fire(table, step)
         oldest = self._window.oldest_needed_pane(step.after)
-        table.expire(oldest)
+        table.expire(oldest_kept(self._window, self._keep, oldest, step))
         if self._coarse:
             step.tables[BLOCKS].expire(self._coarse.oldest_needed(oldest))
-        first = table.first_time()
+        first = table.first_time(oldest)
         live = np.array([] if first is None else [first], dtype=np.int64)
         due = self._window.next_end(step.after, live)
         step.next = MAX_TIME if due is None else due
@@ -137,6 +138,16 @@ class PaneOperator(Operator):
         fired = fire(panes, self._keys, self._window, self._aggs, step.before, step.after)
         if fired.num_rows:
             step.out.append(derived(fired, self._schema))
+
+
+def oldest_kept(window: Window, keep: int, oldest: int, step: EpochStep) -> int:
+    """Panes before this are forgotten: in no window to come, nor kept to be looked at.
+
+    At the end of the input it goes by how far that has come.
+    """
+    if keep and step.after >= MAX_TIME:
+        oldest = window.oldest_needed_pane(step.newest)
+    return oldest - keep if MIN_TIME < oldest < MAX_TIME else oldest
 
 
 def _same(value: Callable[[], int], rows: pa.Table) -> np.ndarray:

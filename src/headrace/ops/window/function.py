@@ -122,6 +122,8 @@ class AggregateRows:
 
     def __init__(self, aggs: Mapping[str, Aggregate], schema: pa.Schema) -> None:
         self._aggs, self.schema = aggs, schema
+        arguments = (a for agg in aggs.values() for a in agg.arguments)
+        self.columns = [*dict.fromkeys(a for a in arguments if isinstance(a, str))]
 
     def over(self, windowed: WindowedRows) -> WindowResults:
         rows = windowed.rows.select(windowed.rows.column_names)

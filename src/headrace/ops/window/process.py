@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from headrace.ops.contract import Fault
 from headrace.ops.keys import key_values
 from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.window.function import (
+    AggregateRows,
     StoredValues,
     WindowedRows,
     WindowResults,
@@ -130,7 +131,7 @@ class ProcessRows:
         self._fn, self._keys, self.schema = fn, list(keys), schema
         self._copier = row_copier(schema)
         self._seen = row.names if seen is None else seen  # all, or what it surely looks at
-        self.columns = row.names  # what it sees of a row
+        self.columns = self._names = row.names  # what it sees of a row
         self._stores = isinstance(fn, WindowProcess) and bool(fn.values)
         self._method = fn.process if isinstance(fn, WindowProcess) else fn
         self._takes_context = not takes(self._method, 3)
@@ -169,7 +170,7 @@ class ProcessRows:
         windows: list[FiredWindow],
     ) -> WindowResults:
         """Windows of a key in the order of their ends: one may build on the one before."""
-        rows = dict(windowed.calls(self.columns))
+        rows = dict(windowed.calls(self._names))
         results: dict[int, list[Any]] = {}
         faults: list[Fault] = []
         ctx, counts = WindowCall(windowed.watermark, windowed.clock), Counter[str]()
@@ -180,7 +181,8 @@ class ProcessRows:
             vars(one).update(copy.deepcopy({**shared, **own}))
             ctx.counts.clear()
             try:
-                returned = many(one.process(keys[i], windows[i], rows[i], *context), self._copier)
+                given = self._given(rows[i])
+                returned = many(one.process(keys[i], windows[i], given, *context), self._copier)
                 table_of(returned, self.schema)
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
@@ -193,6 +195,10 @@ class ProcessRows:
                 values.update({n: state_copy(getattr(one, n)) for n in values})
         in_order = dict(sorted(results.items()))
         return WindowResults(*flattened(in_order, self.schema), faults, counts)
+
+    def _given(self, rows: WindowRows) -> Any:
+        """What it is called with."""
+        return rows
 
     def _check(self, values: dict[str, Any]) -> None:
         declared = type(self._fn).values
@@ -231,6 +237,36 @@ class ProcessRows:
     def stored(self, values: list[dict[str, Any]], per_window: bool) -> pa.Table:
         schema = self.value_schema(per_window)
         return table_of([tuple(v[n] for n in schema.names) for v in values], schema)
+
+
+class ProcessAggregates(ProcessRows):
+    """A user's function that is called with aggregates of the window instead of its rows."""
+
+    def __init__(
+        self, fn: Any, keys: Sequence[str], aggregates: AggregateRows, schema: pa.Schema
+    ) -> None:
+        super().__init__(fn, keys, aggregates.schema, schema)
+        self.aggregates = aggregates
+        self.columns = aggregates.columns  # what is needed of a row
+        method = self._method
+        self._method = lambda key, window, rows, *ctx: method(key, window, rows[0], *ctx)
+
+    def _given(self, rows: WindowRows) -> Any:
+        return rows[0]
+
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        made = self.aggregates.over(windowed)
+        return self.of_values(made.values.take(pa.array(np.argsort(made.windows))), windowed)
+
+    def of_values(self, values: pa.Table, windowed: WindowedRows) -> WindowResults:
+        """The same where the aggregates are known: a row of `values` for each window."""
+        keys = windowed.keys.select(self._keys)
+        rows = values  # what a dead letter shows has the key
+        for name in keys.column_names:
+            if name not in values.column_names:
+                rows = rows.append_column(name, keys.column(name))
+        starts = np.arange(values.num_rows)
+        return super().over(replace(windowed, rows=rows, starts=starts, arrival=None))
 
 
 def many(returned: Any, copier: RowCopier) -> list[Any]:

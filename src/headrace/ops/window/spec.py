@@ -8,7 +8,7 @@ firing says of itself; `RowWindows` are bounded by rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from headrace.ops.window.assigners import OwnAssigner, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
 from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
-from headrace.ops.window.process import ProcessRows, WindowProcess
+from headrace.ops.window.process import ProcessAggregates, ProcessRows, WindowProcess
 from headrace.ops.window.triggers import AtWatermark, Windowing
 from headrace.reads import columns_of_rows
 from headrace.schema import ddl_type
@@ -55,10 +55,12 @@ class Processing:
 
     function: PyFunction
     value: pa.Schema  # the columns that it emits
+    aggs: Aggs = ()  # what it sees instead of the rows
+    aggregated: pa.Schema = field(default_factory=lambda: pa.schema([]))  # the columns of those
 
     @property
     def user_code(self) -> list[Callable[..., Any]]:
-        return [self.function.fn]
+        return [self.function.fn, *aggregates_code(self.aggs)]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -73,7 +75,8 @@ class Processing:
         return isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
 
     def __str__(self) -> str:
-        return f"process {title(self.function.fn)}"
+        over = f" of {aggregates_text(self.aggs)}" if self.aggs else ""
+        return f"process {title(self.function.fn)}{over}"
 
 
 Computed = Aggs | Folding | Processing  # named aggregates, reduce or fold, a function of all rows
@@ -101,6 +104,7 @@ class PaneWindows(WindowSpec):
 
     window: Window
     aggs: Aggs
+    keep: int = 0  # ms for which panes are kept to be looked at, beyond the last window
 
     at_rest = "WindowAgg"
     sees_rows = False
@@ -123,7 +127,8 @@ class PaneWindows(WindowSpec):
         return _has_own(self.aggs)
 
     def detail(self, keyed_by: str, processing: bool) -> str:
-        return f"{self.window}, {keyed_by}: {aggregates_text(self.aggs)}"
+        kept = f", kept {pretty(self.keep)}" if self.keep else ""
+        return f"{self.window}{kept}, {keyed_by}: {aggregates_text(self.aggs)}"
 
     def state_shape(self, place: Place) -> dict[str, Any]:
         aggregates = aggregates_shape(self.aggs, place.input)
@@ -131,7 +136,7 @@ class PaneWindows(WindowSpec):
 
     def operator(self, place: Place) -> PaneOperator:
         aggs = dict(self.aggs)
-        return PaneOperator(self.window, aggs, place.key, place.input, place.output)
+        return PaneOperator(self.window, aggs, place.key, place.input, place.output, self.keep)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +163,8 @@ class FoldWindows(FoldSpec, WindowSpec):
 class PaneFolds(FoldWindows):
     """`reduce` or `fold` with a function that merges, from shared panes."""
 
+    keep: int = 0
+
     at_rest = "PaneFold"
 
     def detail(self, keyed_by: str, processing: bool) -> str:
@@ -175,7 +182,7 @@ class PaneFolds(FoldWindows):
         functions = (folding.merge.fn, inverse)
         folder = folding.folder(place.input)
         return PaneFoldOperator(
-            self.window, folder, functions, place.key, place.input, place.output
+            self.window, folder, functions, place.key, place.input, place.output, self.keep
         )
 
 
@@ -188,10 +195,19 @@ class ComputedWindows(WindowSpec):
 
     @property
     def aggregates(self) -> Aggs:
+        if isinstance(self.computed, Processing):
+            return self.computed.aggs
         return self.computed if isinstance(self.computed, tuple) else ()
 
     def with_aggregates(self, aggs: Aggs) -> ComputedWindows:
+        if isinstance(self.computed, Processing):
+            return replace(self, computed=replace(self.computed, aggs=aggs))
         return replace(self, computed=aggs) if isinstance(self.computed, tuple) else self
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the rows of windows are stored: what is computed needs them."""
+        return self.function is not None and not self.aggregates
 
     @property
     def function(self) -> PyFunction | None:
@@ -228,7 +244,8 @@ class ComputedWindows(WindowSpec):
             return aggregates
         values = self.computed.values if isinstance(self.computed, Processing) else {}
         stored = [[name, ddl_type(v.type), v.at_rest] for name, v in values.items()]
-        return {"rows": described(place.input), "kept": stored, **aggregates}
+        rows = {"rows": described(place.input)} if self.needs_rows else {}
+        return {**rows, "kept": stored, **aggregates}
 
     def over_rows(self, place: Place) -> WindowFunction:
         """What is computed over the rows of each window."""
@@ -241,6 +258,9 @@ class ComputedWindows(WindowSpec):
             zero = computed.zero.fn if computed.zero else None
             return FoldRows(computed.function.fn, zero, rows, computed.value)
         fn = computed.function.fn
+        if computed.aggs:
+            aggregates = AggregateRows(dict(computed.aggs), computed.aggregated)
+            return ProcessAggregates(fn, place.key, aggregates, computed.value)
         seen = rows.names if isinstance(fn, WindowProcess) else columns_of_rows(fn, rows.names, 2)
         return ProcessRows(fn, place.key, rows, computed.value, seen)
 
@@ -274,11 +294,11 @@ class GeneralWindows(ComputedWindows):
     @property
     def sees_rows(self) -> bool:
         own = isinstance(self.evictor, KeepBy) or isinstance(self.windowing.assigner, OwnAssigner)
-        return self.function is not None or own
+        return self.needs_rows or own
 
     @property
     def sends_partials(self) -> bool:
-        return self.function is None and not self.windowing.per_row
+        return not self.needs_rows and not self.windowing.per_row
 
     @property
     def runs_user_code(self) -> bool:
@@ -332,9 +352,11 @@ class GeneralWindows(ComputedWindows):
         return text or ("info=True" if "pane" in output.names else "no trigger")
 
     def operator(self, place: Place) -> Operator:
-        needs_rows = self.function is not None or self.evictor is not None
+        needs_rows = self.needs_rows or self.evictor is not None
         work = (self.over_rows(place), self.evictor) if needs_rows else None
-        aggs = {} if work else dict(self.aggregates)
+        if self.function is not None and not work:  # it sees aggregates
+            work = (self.over_rows(place), None)
+        aggs = {} if needs_rows else dict(self.aggregates)
         return GeneralWindowOperator(
             self.windowing, aggs, work, place.key, place.input, place.output
         )
@@ -351,6 +373,10 @@ class RowWindows(ComputedWindows):
     @property
     def needs_time(self) -> bool:
         return needs_time(self.window)
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.function is not None
 
     @property
     def sees_rows(self) -> bool:
