@@ -67,7 +67,7 @@ def test_a_mistake_names_the_cell_and_shows_its_line_and_nothing_else(cells):
     assert failure(cells[4]) == (
         "HR-EXPR-001 there is no column 'm'  (cell [5], line 2)\n"
         '  > words.where("m > 3").show()\n'
-        "  The columns here are n, text."
+        "  The columns here are n, text. If it is a text: hr.lit('m'), in SQL text in quotes."
     )
 
 

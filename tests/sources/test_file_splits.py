@@ -96,9 +96,9 @@ def test_files_one_after_the_other_are_one_split_in_the_order_of_their_times(tmp
 
 
 def test_a_first_look_takes_both_ends_of_a_long_file(tmp_path):
-    written(tmp_path / "in", "a", list(range(5_000)))
-    written(tmp_path / "in", "b", list(range(4_999, 9_000)))
-    written(tmp_path / "in", "c", list(range(4_998, 9_000)))
+    written(tmp_path / "in", "a", list(range(3_000)))
+    written(tmp_path / "in", "b", list(range(2_999, 6_000)))
+    written(tmp_path / "in", "c", list(range(2_998, 6_000)))
 
     assert devices(opened(tmp_path / "in", tmp_path / "job")) == {
         "files": ["a", "b"],

@@ -106,6 +106,10 @@ class Watermark:
     marks: dict[int, int] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)
 
+    def awake(self, clock: int) -> None:
+        """A run begins: silence counts from here."""
+        self.seen = dict.fromkeys(self.seen, clock)
+
     def after(self, rows: list[Row], clock: int) -> int:
         for split in range(SPLITS):
             mine = [r.time - self.delay for r in rows if r.split == split]
@@ -163,6 +167,8 @@ class Driven:
             self.driver.close()
             self.driver = self._start(turn.tasks)
         self.clock.advance(turn.wait)
+        if turn.tasks:
+            self.watermark.awake(self.clock.now())
         for split in range(SPLITS):
             mine = [_record(r) for r in turn.rows if r.split == split]
             if mine:
