@@ -119,6 +119,63 @@ def test_a_file_whose_times_are_not_known_is_followed_by_none(tmp_path):
     assert extents == {"bad.json": 0, "a.json": 1, "b.json": 1}
 
 
+def test_where_one_end_of_a_file_shows_no_time_the_rest_may_have_any(tmp_path):
+    a = written(tmp_path / "in", "a", list(range(1_500)))
+    nulls = '{"at": null, "device": "b", "n": 0}\n' * 3_000
+    b = written(tmp_path / "in", "b", list(range(6_000)))
+    b.write_text(nulls + b.read_text())
+
+    source = opened(tmp_path / "in", tmp_path / "job")
+    source.discover()
+
+    assert {e.path: e.split for e in source._listing().files()} == {a.name: 1, b.name: 0}
+
+
+def test_times_that_python_does_not_have_are_no_statistics(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        at = pa.array([0, 4 * 10**17], pa.timestamp("us", "UTC"))
+        columns = {"at": at, "device": [name] * 2, "n": [1, 2]}
+        pq.write_table(pa.table(columns), tmp_path / "in" / f"{name}.parquet")
+    job = hr.Job("far")
+    read = job.read(f"files:{tmp_path}/in", time="at", in_order=True, name="in")
+    read.write("collect:", name="out")
+
+    driver = Driver(job, tmp_path / "run")
+    driver.drain()
+
+    assert driver.output("out").num_rows == driver.manifest.counts["in"]["dead"] == 2
+    driver.close()
+
+
+def test_what_a_file_has_grown_by_counts_when_another_is_placed(tmp_path):
+    a = written(tmp_path / "in", "a", list(range(100)))
+    watched = opened(tmp_path / "in", tmp_path / "job", None)
+    watched.discover()
+    more = written(tmp_path / "more", "a", list(range(100, 300)))
+    a.write_text(a.read_text() + more.read_text())
+    written(tmp_path / "in", "c", list(range(100, 300)))
+    written(tmp_path / "in", "d", list(range(299, 310)))
+
+    source = opened(tmp_path / "in", tmp_path / "job")
+    source.discover()
+
+    placed = {e.path: (e.split, e.start) for e in source._listing().files()}
+    assert placed == {"a.json": (0, 0), "c.json": (1, 0), "d.json": (0, 0)}
+
+
+def test_a_file_whose_name_is_not_utf8_may_have_bad_rows(tmp_path):
+    (tmp_path / "in").mkdir()
+    odd = os.path.join(os.fsencode(tmp_path / "in"), b"\xff.json")
+    with open(odd, "wb") as file:
+        file.write(b'{"at": 1000, "device": "a", "n": 1}\nno JSON\n')
+    driver = Driver(counts_job(tmp_path / "in"), tmp_path / "run")
+    driver.drain()
+
+    assert sum(windows_of(driver).values()) == driver.manifest.counts["in"]["dead"] == 1
+    driver.close()
+
+
 @pytest.mark.parametrize("unit", ["ms", "ns"])
 @pytest.mark.parametrize("statistics", [True, False])
 def test_parquet_without_statistics_is_looked_at(tmp_path, statistics, unit):

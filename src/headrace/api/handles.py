@@ -232,6 +232,7 @@ class StepBuilder:
     def pick(self, names: Iterable[object]) -> dict[str, object]:
         """Columns named by text, or by expressions that carry a name."""
         picked: dict[str, object] = {}
+        every: list[str] = []
         for spec in flat(names):
             expr = cols.expression(self.draft, spec, self.schema, self.site, named=True)
             if expr is None:
@@ -241,6 +242,8 @@ class StepBuilder:
                 picked[expr.sql()] = cols.WRONG
             else:
                 picked[expr.name] = expr
+                every.append(expr.name)
+        self.unique(every)
         return picked
 
     def require_columns(self, names: Iterable[str]) -> None:
@@ -268,7 +271,9 @@ class StepBuilder:
                     "HR-PLAN-013", "key_by names no column", 'Name at least one: key_by("area").'
                 )
             )
-        picked = {**self.pick(names), **exprs}
+        picked = self.pick(names)
+        self.unique([*picked, *exprs])
+        picked |= exprs
         return {n: e for n, e in picked.items() if e is not cols.WRONG}, tuple(picked)
 
     def key_fields(self, keys: Sequence[str]) -> list[pa.Field] | None:

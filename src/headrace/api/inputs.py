@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import Duration, millis
-from headrace.errors import PlanError, Site
+from headrace.errors import InputError, PlanError, Site
 from headrace.expr.lower import unknown_column
 from headrace.ops.watermarks import Bounded, CustomWatermark, Ingestion, Punctuated, Strategy
 from headrace.plan import columns as cols
@@ -201,7 +201,16 @@ def check_place(uri: object, method: str) -> None:
     raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {example}.")
 
 
-def check_kind(uri: object, method: str) -> None:
-    """Refuse a text that names no kind of input (to "read") or output (to "write")."""
+def check_kind(uri: object, method: str, options: Mapping[str, Any]) -> None:
+    """Refuse a text that names no kind of input (to "read") or output (to "write").
+
+    What is made in the program has its options where it is made.
+    """
     if isinstance(uri, str):
         (check_input if method == "read" else check_output)(uri)
+    elif options:
+        raise InputError(
+            "HR-INPUT-013",
+            f"an input that is made in the program has no option {next(iter(options))!r} here",
+            "Pass it where the input is made: hr.rows(..., splits=2), hr.generate(..., seed=7).",
+        )

@@ -93,7 +93,7 @@ class Job:
         """
         site = call_site()
         with self.draft.attempt(site):
-            check_kind(uri, "read")
+            check_kind(uri, "read", options)
             if isinstance(uri, MemorySource) and schema is None:
                 uri = uri.with_time(time)
         columns, format, guessed = self._schema(uri, schema, format, options, site)

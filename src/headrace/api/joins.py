@@ -172,6 +172,7 @@ def _bounded_patience(args: JoinArguments) -> int:
 
 def unbounded_join(join: str, bound: str) -> PlanError:
     also = ', or join with a table: b.table("id")' if join == "join" else ""
+    also += "; for a table that is not a stream, use lookup(...)" if join == "join" else ""
     return PlanError(
         "HR-JOIN-001",
         f"{join} does not say how long rows wait for each other",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.api.handles import StepBuilder
 from headrace.callables import is_lambda
-from headrace.errors import PlanError
+from headrace.errors import PlanError, did_you_mean
 from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.ops.stream.python_columns import PythonColumns
 from headrace.plan import columns as cols
@@ -24,15 +24,24 @@ from headrace.schema import type_of
 METHOD = "with_columns"
 
 
-def is_types(types: object, exprs: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
-    """Whether `types=` says types of columns, and is not a column that is called so."""
-    return isinstance(types, Mapping) and bool(types) and types.keys() <= exprs.keys()
+def is_types(types: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether `types=` states types of columns, and is not a column that is called so."""
+    return isinstance(types, Mapping)
 
 
 def with_python_columns(
     step: StepBuilder, specs: Mapping[str, object], types: Mapping[str, Any]
 ) -> Edge:
     """All columns, and these; types are those of what functions return, or casts."""
+    for name in types:
+        if name not in specs:
+            step.report(
+                PlanError(
+                    "HR-PLAN-064",
+                    f"types= states a type for {name!r}, which with_columns does not compute",
+                    f"{did_you_mean(name, specs)}It computes {', '.join(specs) or 'nothing'}.",
+                )
+            )
     functions: dict[str, Callable[[Any], Any]] = {
         n: s for n, s in specs.items() if _runs_as_python(s, step, n, types)
     }

@@ -16,7 +16,7 @@ from headrace import notebook
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
-from headrace.api.handles import PLAIN, flat, names_of, other_job
+from headrace.api.handles import PLAIN, Handle, flat, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
@@ -102,8 +102,8 @@ class Stream(
         row as it came, and a row on which it raises is a dead letter.
         """
         step = self._step()
-        kinds = types if is_types(types, exprs) else {}
-        columns = exprs if types is None or is_types(types, exprs) else {"types": types, **exprs}
+        kinds = types if is_types(types) else {}
+        columns = exprs if types is None or is_types(types) else {"types": types, **exprs}
         return self._stream(with_python_columns(step, columns, kinds))
 
     def drop(self, *names: str | Sequence[str]) -> Stream:
@@ -218,9 +218,13 @@ class Stream(
     def union(self, *others: Stream, name: str | None = None, was: str | None = None) -> Stream:
         """The rows of this stream and of others that have the same columns."""
         step = self._step(name, was)
-        if any(o._draft is not self._draft for o in others):
+        streams = [o for o in others if isinstance(o, Handle)]
+        if wrong := [o for o in others if not isinstance(o, Handle)]:
+            fact = f"union takes streams, not {type(wrong[0]).__name__}"
+            step.report(PlanError("HR-PLAN-065", fact, "Write a.union(b, c)."))
+        if any(o._draft is not self._draft for o in streams):
             step.report(other_job())
-        inputs = (self._edge, *(o._edge for o in others if o._draft is self._draft))
+        inputs = (self._edge, *(o._edge for o in streams if o._draft is self._draft))
         common = {**step.common(), "inputs": inputs, "timed": all(e.node.timed for e in inputs)}
         return self._stream(step.add(Union(schema=self.schema, **common), "union"))
 
@@ -302,7 +306,7 @@ class Stream(
         step = self._step(name, was)
         with self._draft.attempt(step.site):
             check_place(uri, "write")
-            check_kind(uri, "write")
+            check_kind(uri, "write", options)
         chosen = {**({"format": format} if format else {}), **options}
         place = place_name(uri) if points_somewhere(str(uri)) else ""
         node = Write(schema=self.schema, uri=str(uri), options=chosen, **step.common())

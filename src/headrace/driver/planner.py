@@ -201,18 +201,19 @@ class Planner:
         if total <= budget:
             return ends
         shares = [max(1, budget * lag // total) if lag else 0 for lag in lags]
-        shares = self._worth_reading(splits, lags, shares)
+        shares = self._worth_reading(splits, lags, shares, budget)
         return [
             self._sources[s.input].clamp(s.name, s.at, end, share) if share else s.at
             for s, end, share in zip(splits, ends, shares, strict=True)
         ]
 
-    def _worth_reading(self, splits: list[Split], lags: list[int], shares: list[int]) -> list[int]:
+    def _worth_reading(
+        self, splits: list[Split], lags: list[int], shares: list[int], budget: int
+    ) -> list[int]:
         """Shares too small to be worth reading, put together for the splits furthest behind."""
         shares = list(shares)
-        least = [
-            min(lag, self._sources[s.input].least) for s, lag in zip(splits, lags, strict=True)
-        ]
+        most = [min(self._sources[s.input].least, budget) for s in splits]
+        least = [min(lag, worth) for lag, worth in zip(lags, most, strict=True)]
         small = [i for i, share in enumerate(shares) if share < least[i]]
         left = sum(shares[i] for i in small)
         for i in sorted(small, key=lambda i: (splits[i].watermark, splits[i].id)):

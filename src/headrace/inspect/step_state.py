@@ -200,7 +200,7 @@ class StepState:
 
 def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
     """All state that can be looked at, by name: that of steps, and their further tables."""
-    names = {node.name: (node, "") for node in program.stateful()}
+    names = {n.name: (n, "") for n in program.stateful() if n.operator().tables()}
     for node in program.stateful():
         for name in node.operator().side_views():
             names.setdefault(f"{node.name}.{name}", (node, name))

@@ -18,7 +18,6 @@ from headrace.arrays import milliseconds
 from headrace.clock import FIRST_TIME, LAST_TIME, MIN_TIME
 from headrace.errors import InputError
 from headrace.sources.layout import Extent, FileLayout
-from headrace.sources.listing import Listing
 
 MOST_SPLITS = 1_000  # each is planned in every epoch, and is an entry of every manifest
 Span = tuple[int, int]  # the least and the greatest event time of a file
@@ -54,21 +53,26 @@ class SplitChoice:
     by_time: bool  # whether the times in the files may decide
 
     def assign(
-        self, new: Sequence[Extent], listing: Listing, span: Callable[[Extent], Span | None]
+        self,
+        new: Sequence[Extent],
+        known: Sequence[Extent],
+        span: Callable[[Extent], Span | None],
     ) -> list[Extent]:
-        """The files that are new, each with its split, in the order in which they are read."""
+        """The files that are new, each with its split, in the order in which they are read.
+
+        `known` are the files that have a split, each as a whole, as far as it goes now.
+        """
         if self.how == "file":
-            return _each_its_own(new, listing)
+            return _each_its_own(new, known)
         if isinstance(self.how, int):
-            seen = len(listing.files())
-            return [replace(e, split=(seen + i) % self.how) for i, e in enumerate(new)]
-        if self.how is None and self.by_time and len(new) + len(listing.files()) > 1:
-            return _side_by_side(new, listing, span)
+            return [replace(e, split=(len(known) + i) % self.how) for i, e in enumerate(new)]
+        if self.how is None and self.by_time and len(new) + len(known) > 1:
+            return _side_by_side(new, known, span)
         return list(new)
 
 
-def _each_its_own(new: Sequence[Extent], listing: Listing) -> list[Extent]:
-    first = max(listing.splits(), default=-1) + 1
+def _each_its_own(new: Sequence[Extent], known: Sequence[Extent]) -> list[Extent]:
+    first = max((e.split for e in known), default=-1) + 1
     if first + len(new) > MOST_SPLITS:
         raise InputError(
             "HR-INPUT-017",
@@ -80,18 +84,18 @@ def _each_its_own(new: Sequence[Extent], listing: Listing) -> list[Extent]:
 
 
 def _side_by_side(
-    new: Sequence[Extent], listing: Listing, span: Callable[[Extent], Span | None]
+    new: Sequence[Extent], known: Sequence[Extent], span: Callable[[Extent], Span | None]
 ) -> list[Extent]:
     """By time: a file follows one that has ended when it begins; else it gets a split of its own.
 
     A file whose times are not known may hold any, so nothing follows it.
     """
-    spans = {e.path: span(e) for e in (*listing.files(), *new)}
+    spans = {e.path: span(e) for e in (*known, *new)} if new else {}
     ends: list[int] = []  # the last event time of each split
-    for extent in listing.files():
+    for extent in known if new else ():
         ends += [MIN_TIME] * (extent.split + 1 - len(ends))
-        known = spans[extent.path]
-        ends[extent.split] = max(ends[extent.split], known[1] if known else LAST_TIME)
+        _, end = spans[extent.path] or (FIRST_TIME, LAST_TIME)
+        ends[extent.split] = max(ends[extent.split], end)
     placed = []
     for extent in sorted(new, key=lambda e: spans[e.path] or (FIRST_TIME, LAST_TIME)):
         begin, end = spans[extent.path] or (FIRST_TIME, LAST_TIME)
@@ -109,7 +113,9 @@ def time_span(layout: FileLayout, path: str, extent: Extent, column: str) -> Spa
     """The event times between which a file lies, as far as a first look shows; None if unknown."""
     seen = [_least_and_greatest(c) for c in layout.first_look(path, extent, column)]
     known = [s for s in seen if s is not None]
-    return (min(s[0] for s in known), max(s[1] for s in known)) if known else None
+    if not known or len(known) < len(seen):  # where no time was seen there may be any behind it
+        return None
+    return min(s[0] for s in known), max(s[1] for s in known)
 
 
 def _least_and_greatest(values: pa.ChunkedArray) -> Span | None:

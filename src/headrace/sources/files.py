@@ -50,6 +50,7 @@ from headrace.sources.listing import Listing, Stretch
 from headrace.sources.parquet import Parquet, own_schema
 from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of
 
+LEAST_LINES = 1_000  # of a split in an epoch: opening a file costs as much as reading them
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class FilesSource(Source):
         self.guessed = guessed
         self._time = time  # the column of event time
         self._choice = SplitChoice(splits, by_time=bounded and time is not None)
-        self.least = 1 if self.raw else layout.least
+        self.least = LEAST_LINES if self.raw else layout.least
         self._home = home  # in the job's folder: where the list is stored
         self._listed: Listing | None = None
         self._complete = False  # all files of a bounded input are listed
@@ -191,9 +192,13 @@ class FilesSource(Source):
                     fresh.append(extent)
                 if file.name not in self._waiting:
                     self._stamps[file.name] = file.stamp
-        new = [e for e in fresh if listing.last(e.path) is None]
-        grown = [e for e in fresh if listing.last(e.path) is not None]
-        return grown + self._choice.assign(new, listing, self._time_span)
+        if not fresh:
+            return []
+        known = {e.path: e for e in listing.files()}
+        grown = [e for e in fresh if e.path in known]
+        known |= {e.path: replace(known[e.path], end=e.end) for e in grown}
+        new = [e for e in fresh if e.path not in known]
+        return grown + self._choice.assign(new, list(known.values()), self._time_span)
 
     def _time_span(self, extent: Extent) -> tuple[int, int] | None:
         path = str(self._pattern.root / extent.path)
@@ -289,11 +294,11 @@ class FilesSource(Source):
 
     def where(self, split: str, offset: int) -> str:
         for stretch in self.stretches(split, offset, offset + 1):
-            extent = stretch.extent
+            extent, name = stretch.extent, _printable(stretch.extent.path)
             if not self.raw:
-                return f"{extent.path} row {extent.start + 1}"
+                return f"{name} row {extent.start + 1}"
             line = self._line(self.path(stretch), extent.start)
-            return f"{extent.path} {f'line {line}, ' if line else ''}byte {extent.start}"
+            return f"{name} {f'line {line}, ' if line else ''}byte {extent.start}"
         return super().where(split, offset)
 
     def _line(self, path: str, position: int) -> int | None:
@@ -351,6 +356,8 @@ def open_files(o: InputRequest) -> Source:
             f"{fact.format(o.uri)} which format they have",
             f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
         )
+    if format == "parquet" and o.schema is None:
+        pattern.check()  # a folder that is missing rather than a schema
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
     is_guess = format == "csv" and (o.schema is None or o.guessed)
     if is_guess and o.schema is None:
@@ -365,6 +372,11 @@ def open_files(o: InputRequest) -> Source:
         pattern, layout, schema, o.clock,
         bounded=o.bounded, home=o.home, splits=splits, time=o.time, guessed=guess,
     )  # fmt: skip
+
+
+def _printable(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8 are escaped."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -1,8 +1,9 @@
 """Columns of CSV files that nobody declared: their names from the header, their types from values.
 
-A type other than text is guessed only where every value is spelt as one, so no text is changed:
-"007" stays text. Of an input the first lines of its first file are looked at, and what was guessed
-at the first start stays: another guess at a later start is refused.
+A type other than text is guessed only where every value is spelt as one: "007" stays text, and so
+do whole numbers of more digits than a bigint has. Of an input the first lines of its first file
+are looked at, and what was guessed at the first start stays: another guess at a later start is
+refused.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from headrace.sources.scan import PathPattern
 SAMPLE = 1 << 20  # bytes of a file that are looked at
 _GUESSES = (  # the types that a column of a CSV file may have, and how all its values look then
     (pa.int64(), r"^(0|-?[1-9][0-9]{0,17})$"),
-    (pa.float64(), r"^-?(0|[1-9][0-9]{0,9})(\.[0-9]{1,5})?$"),
-    (pa.bool_(), r"^(true|false)$"),
+    (pa.float64(), r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?$"),
+    (pa.bool_(), r"^(true|false|True|False|TRUE|FALSE)$"),
     (pa.date32(), r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
     (TIMESTAMP, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?Z?$"),
 )

@@ -69,6 +69,7 @@ class Listing:
         self._folded = 0  # bytes of the file that are folded already
         self._splits: dict[int, SplitSequence] = {}
         self._last: dict[str, Extent] = {}  # the newest extent of each file
+        self._first: dict[str, int] = {}  # where each file was begun
         self._lines = 0 if path is None else self._fold_new_lines(path)
         self._compacted = path is None  # since it was opened
 
@@ -77,8 +78,8 @@ class Listing:
         return self._last.get(path)
 
     def files(self) -> list[Extent]:
-        """The newest extent of every file."""
-        return list(self._last.values())
+        """What is listed of every file, as one extent."""
+        return [replace(e, start=self._first[path]) for path, e in self._last.items()]
 
     def splits(self) -> list[int]:
         """The splits that have files."""
@@ -118,6 +119,7 @@ class Listing:
         if before is not None and before.split != extent.split:
             extent = replace(extent, split=before.split)
         self._last[extent.path] = extent
+        self._first.setdefault(extent.path, extent.start)
         self._splits.setdefault(extent.split, SplitSequence()).append(extent)
 
     def _fold_new_lines(self, path: Path) -> int:

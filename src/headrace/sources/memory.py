@@ -199,7 +199,9 @@ def _read_times(table: pa.Table, field: pa.Field) -> pa.Table:
             "HR-INPUT-006",
             f"row {bad[0]}, column {field.name!r}: {texts[bad[0]].as_py()!r} is not a "
             f"{ddl_type(field.type)}",
-            'Write ISO text, "2026-01-01T00:00:00Z", or a datetime.',
+            'Write ISO text, "2026-01-01", or a date.'
+            if pa.types.is_date(field.type)
+            else 'Write ISO text, "2026-01-01T00:00:00Z", or a datetime.',
             site=call_site(),
         )
     return table.set_column(table.column_names.index(field.name), field, times)

@@ -132,8 +132,8 @@ def _statistics(file: pq.ParquetFile, column: str) -> pa.ChunkedArray | None:
         return None
     try:
         return pa.chunked_array([pa.array([v for g in groups for v in (g.min, g.max)])])
-    except (pa.ArrowException, ValueError):
-        return None  # as of nanoseconds, which Python's times do not have
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None  # as of nanoseconds, or of years that Python's times do not have
 
 
 def _encoded(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
