@@ -93,15 +93,11 @@ WRONG: dict[str, tuple[Any, str, str]] = {
         lambda job: rows(job).key_by("k").process(made(on_chunk=on_chunk)),
         "HR-PROCESS-006", "P has on_chunk and on_row as well",
     ),
-    "chunks and timers": (
+    "chunks and the last": (
         lambda job: rows(job).key_by("k").process(
-            made(on_row=None, on_chunk=on_chunk, on_timer=on_timer)),
-        "HR-PROCESS-006", "P has on_chunk and on_timer",
-    ),
-    "chunks and a list": (
-        lambda job: rows(job).key_by("k").process(
-            made(on_row=None, on_chunk=on_chunk, seen=hr.list_of(int)), unbounded=True),
-        "HR-PROCESS-006", "P has on_chunk and a list, but only values can be columns",
+            made(on_row=None, on_chunk=on_chunk, seen=hr.last_of(2, int)), unbounded=True),
+        "HR-PROCESS-006",
+        "P has on_chunk and a last, but only values, lists and maps can be columns",
     ),
     "chunks of two inputs": (
         lambda job: hr.connect(by="k", a=rows(job, "a"), b=rows(job, "b")).process(

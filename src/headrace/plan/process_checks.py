@@ -135,13 +135,12 @@ def _event_time(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
 def _chunks(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
     if not kind.chunked():
         return
-    others = [v.word for v in kind.values.values() if v.word != "value"]
+    columns = ("value", "list", "map")
+    others = [v.word for v in kind.values.values() if v.word not in columns]
     wrong = (
         f"on_{kind.handlers()[0]} as well"
         if kind.handlers()
-        else "on_timer, but only rows have timers"
-        if kind.timed()
-        else f"a {others[0]}, but only values can be columns"
+        else f"a {others[0]}, but only values, lists and maps can be columns"
         if others
         else "shared state, which is for rows only"
         if kind.shared

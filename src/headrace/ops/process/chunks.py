@@ -2,7 +2,8 @@
 
 One call per task and epoch, with an Arrow table that is sorted by key, then time, split and
 offset, and the state as columns, one row per key. If a call fails it is tried again with half of
-the keys, and so on; the rows of a key on which it fails alone are dead letters.
+the keys, and so on; the rows of a key on which it fails alone are dead letters. Timers that are due
+come after the rows, a timer of each key at a time.
 """
 
 from __future__ import annotations
@@ -15,26 +16,38 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.chunk import TIME
-from headrace.clock import MIN_TIME
 from headrace.isolate import by_halving
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.keys import key_schema
-from headrace.ops.process.function import KeyedProcess, own_attributes
-from headrace.ops.process.key_state import VALUES, KeyState, Timers, seen_by_key, stamp_of
+from headrace.ops.process.chunk_timers import (
+    DueTimers,
+    TimerRequest,
+    TimersByKey,
+    armed_within,
+    beyond,
+    refuse_timer,
+    timer_request,
+)
+from headrace.ops.process.column_state import Columns, ColumnState
+from headrace.ops.process.function import (
+    CLOCK,
+    EVENT,
+    NO_ON_TIMER,
+    NO_TIME,
+    KeyedProcess,
+    own_attributes,
+)
+from headrace.ops.process.key_state import KeyState, Timers, seen_by_key
 from headrace.ops.process.rows_by_key import RowArranger, RowOrigins, RowsByKey
-from headrace.ops.process.state_kinds import ValueState
-from headrace.rows import fitted, table_of
-from headrace.schema import ddl_type
+from headrace.rows import fitted
 from headrace.state.table import KeyedTable, TableSpec
-from headrace.values import array_of, as_type
 
 
 @dataclass(slots=True)
 class ChunkCall:
-    """What `on_chunk` may read about its call, and request."""
+    """What `on_chunk` and `on_timer` may read about their call, and request."""
 
     keys: pa.Table  # one row per key, in the order in which they are in the chunk
     index: np.ndarray  # for each row of the chunk the number of its key
@@ -43,8 +56,12 @@ class ChunkCall:
     watermark: int
     clock: int
     outputs: Mapping[str, pa.Schema]
+    by_clock: np.ndarray | None = None  # in on_timer: which timers were set by the clock
+    no_timer: str = ""  # why timers cannot be set
+    no_event_timer: str = ""
     counts: Counter[str] = field(default_factory=Counter)
     side_rows: list[tuple[str, Any]] = field(default_factory=list)
+    timer_requests: list[TimerRequest] = field(default_factory=list)
 
     def count(self, name: str, n: int = 1) -> None:
         """Add `n` to a figure of your own, that the run shows."""
@@ -55,6 +72,48 @@ class ChunkCall:
         if output not in self.outputs:
             raise ValueError(f"there is no side output {output!r}")
         self.side_rows.append((output, rows))
+
+    def timer(self, at: Any, keys: Any = None) -> None:
+        """Call on_timer when the watermark passes `at`: ms for each key, null for none.
+
+        With `keys` only for the keys with these numbers, `at` for each of them.
+        """
+        self._request(EVENT, at, keys, True)
+
+    def cancel(self, at: Any, keys: Any = None) -> None:
+        """Forget the timers at `at`."""
+        self._request(EVENT, at, keys, False)
+
+    def clock_timer(self, at: Any, keys: Any = None) -> None:
+        """Call on_timer when the clock passes `at`."""
+        self._request(CLOCK, at, keys, True)
+
+    def cancel_clock(self, at: Any, keys: Any = None) -> None:
+        """Forget the timers that the clock would have fired at `at`."""
+        self._request(CLOCK, at, keys, False)
+
+    def _request(self, domain: int, at: Any, keys: Any, arm: bool) -> None:
+        refuse_timer(self.no_timer or (self.no_event_timer if domain == EVENT else ""))
+        count = self.keys.num_rows
+        self.timer_requests.append(timer_request(domain, at, keys, arm, count))
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyedCalls:
+    """One method for some keys: its rows, or a timer of each."""
+
+    method: str
+    ids: np.ndarray  # of the keys
+    starts: np.ndarray  # the first row of each key, and the end of all
+    subject: pa.Table | pa.Array  # what the method is called with
+    times: np.ndarray | None  # of the rows or timers; None without event time
+    due: DueTimers | None  # None: rows
+
+    def ttl_times(self, step: EpochStep) -> np.ndarray | None:
+        """The event times of the calls; one by a timer of the clock has none."""
+        if self.due is None or self.times is None:
+            return self.times
+        return np.where(self.due.by_clock, step.before, self.times)
 
 
 @dataclass(slots=True)
@@ -68,7 +127,7 @@ class _ChunkResult:
     before: Columns
     after: Columns
     stamps: Columns
-    counts: Counter[str]
+    call: ChunkCall
 
 
 class ChunkOperator(Operator):
@@ -81,79 +140,122 @@ class ChunkOperator(Operator):
         self._arranger = RowArranger(self._key, [place.key])
         self._values = KeyState(function, self._key)
         self._columns = ColumnState(function, self._values)
-        self._no_timers = Timers(False, self._key)
+        self._timers = Timers(type(function).timed(), self._key)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return self._values.tables()
+        return (*self._values.tables(), *self._timers.tables())
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         return seen_by_key(tables, self._by, self._key, since, until)
 
     def step(self, step: EpochStep) -> None:
-        work = self._arranger.arrange(step.inputs, self._no_timers.due(step))
-        if len(work):
+        work = self._arranger.arrange(step.inputs, self._timers.due(step))
+        timers = TimersByKey(work.timers, step)
+        if len(work.indexes):
             (rows,) = step.inputs
-            self._run(work, work.table(rows), step)
+            self._run(self._rows(work, work.table(rows)), work, timers, step)
+        while (due := timers.next_round()) is not None:
+            count = np.arange(len(due.keys) + 1)
+            calls = _KeyedCalls("on_timer", due.keys, count, pa.array(due.times), due.times, due)
+            self._run(calls, work, timers, step)
+        timers.store(self._timers, work.keys, step)
         self._values.expire_keys(step)
+        self._timers.look_ahead(step)
 
-    def _run(self, work: RowsByKey, rows: pa.Table, step: EpochStep) -> None:
+    def _rows(self, work: RowsByKey, rows: pa.Table) -> _KeyedCalls:
+        """The rows of the keys that have any; others have timers only."""
+        starts = np.array(work.starts, np.int64)
+        ids = np.flatnonzero(np.diff(starts))
+        times = work.hidden.column(TIME).to_numpy() if self._timed else None
+        return _KeyedCalls("on_chunk", ids, np.append(starts[ids], starts[-1]), rows, times, None)
+
+    def _run(
+        self, calls: _KeyedCalls, work: RowsByKey, timers: TimersByKey, step: EpochStep
+    ) -> None:
         def call(lo: int, hi: int) -> _ChunkResult:
-            return self._call(work, rows, lo, hi, step)
+            return self._call(calls, work, lo, hi, step)
 
         def failed(lo: int, hi: int, error: Exception) -> None:
-            rows_of_key = range(work.starts[lo], work.starts[hi])
-            step.faults.extend(Fault(work.arrived(step.inputs, i), error) for i in rows_of_key)
+            places = range(calls.starts[lo], calls.starts[hi])
+            if calls.due is None:
+                records = [work.arrived(step.inputs, i) for i in places]
+            else:
+                due = calls.due
+                records = [work.blamed(int(due.keys[i]), int(due.times[i])) for i in places]
+            step.faults.extend(Fault(record, error) for record in records)
 
-        for result in by_halving(len(work), call, failed):
-            self._apply(result, work, step)
+        for result in by_halving(len(calls.ids), call, failed):
+            self._apply(result, calls, work, timers, step)
 
     def _call(
-        self, work: RowsByKey, rows: pa.Table, lo: int, hi: int, step: EpochStep
+        self, calls: _KeyedCalls, work: RowsByKey, lo: int, hi: int, step: EpochStep
     ) -> _ChunkResult:
-        first, last = work.starts[lo], work.starts[hi]
-        starts = np.array(work.starts[lo : hi + 1], np.int64) - first
-        keys = work.keys.slice(lo, hi - lo)
-        times = self._times(work)
-        times = None if times is None else times[first:last]
-        before, stamps = self._columns.load(keys, _at(times, starts[:-1]), step)
+        first, last = int(calls.starts[lo]), int(calls.starts[hi])
+        starts = calls.starts[lo : hi + 1] - first
+        keys = work.keys.take(pa.array(calls.ids[lo:hi]))
+        at = _at(calls.ttl_times(step), first + starts[:-1])
+        before, stamps = self._columns.load(keys, at, step)
+        due, timed = calls.due, type(self._function).timed()
         call = ChunkCall(
             keys.select(self._key.names).rename_columns(self._by),
             np.repeat(np.arange(hi - lo), np.diff(starts)),
             starts[:-1],
-            times,
-            step.before,
+            None if calls.times is None else calls.times[first:last],
+            step.before if due is None else step.after,
             step.clock,
             self._sides,
+            None if due is None else due.by_clock[first:last],
+            "" if timed else NO_ON_TIMER,
+            "" if self._timed else NO_TIME,
         )
         one: Any = copy.copy(self._function)
         one.__dict__ = {**own_attributes(self._function), **before}
-        returned = one.on_chunk(rows.slice(first, last - first), call)
+        returned = getattr(one, calls.method)(calls.subject.slice(first, last - first), call)
         after = self._columns.fitted(before, one.__dict__, hi - lo)
         out = [_placed(returned, self._schema, call)] if returned is not None else []
         sides = [(n, *_placed(rows, self._sides[n], call)) for n, rows in call.side_rows]
-        return _ChunkResult(lo, hi, out, sides, before, after, stamps, call.counts)
+        return _ChunkResult(lo, hi, out, sides, before, after, stamps, call)
 
-    def _times(self, work: RowsByKey) -> np.ndarray | None:
-        return work.hidden.column(TIME).to_numpy() if self._timed else None
-
-    def _apply(self, result: _ChunkResult, work: RowsByKey, step: EpochStep) -> None:
+    def _apply(
+        self,
+        result: _ChunkResult,
+        calls: _KeyedCalls,
+        work: RowsByKey,
+        timers: TimersByKey,
+        step: EpochStep,
+    ) -> None:
         """Store and emit the result of one call."""
-        first = work.starts[result.lo]
-        ends = np.array(work.starts[result.lo + 1 : result.hi + 1], np.int64) - 1
-        keys = work.keys.slice(result.lo, result.hi - result.lo)
-        newest = _at(self._times(work), ends)
+        lo, hi, call = result.lo, result.hi, result.call
+        keys = work.keys.take(pa.array(calls.ids[lo:hi]))
+        newest = _at(calls.ttl_times(step), calls.starts[lo + 1 : hi + 1] - 1)
         self._columns.store(keys, result.before, result.after, result.stamps, newest, step)
-        step.counts.update(result.counts)
+        step.counts.update(call.counts)
+        past = np.zeros(hi - lo, np.bool_) if calls.due is None else beyond(calls.due, step)[lo:hi]
+        for request in call.timer_requests:
+            timers.apply(armed_within(request, past), calls.ids[lo:hi])
         for table, index in result.out:
-            step.out.append(self._with_origin(table, index + first, work, step))
+            step.out.append(self._with_origin(table, index, result, calls, work, step))
         for name, table, index in result.sides:
-            placed = self._with_origin(table, index + first, work, step)
+            placed = self._with_origin(table, index, result, calls, work, step)
             step.sides.setdefault(name, []).append(placed)
 
     def _with_origin(
-        self, table: pa.Table, index: np.ndarray, work: RowsByKey, step: EpochStep
+        self,
+        table: pa.Table,
+        index: np.ndarray,
+        result: _ChunkResult,
+        calls: _KeyedCalls,
+        work: RowsByKey,
+        step: EpochStep,
     ) -> pa.Table:
-        return work.placed(table, RowOrigins(index.tolist(), []), step, self._timed)
+        """The rows with the hidden columns of the rows they came from, or of the timers."""
+        at = index + int(calls.starts[result.lo])
+        if calls.due is None:
+            return work.placed(table, RowOrigins(at.tolist(), []), step, self._timed)
+        ids, times, by_clock = calls.due.keys, calls.due.times, calls.due.by_clock
+        timers = zip(ids.tolist(), times.tolist(), by_clock.tolist(), strict=True)
+        firings = [(key_id, None if clock else time) for key_id, time, clock in timers]
+        return work.placed(table, RowOrigins((-1 - at).tolist(), firings), step, self._timed)
 
 
 def _at(times: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:
@@ -195,111 +297,3 @@ def _implied_origins(count: int, call: ChunkCall) -> np.ndarray:
         f"on_chunk returns {count} rows for {rows} rows of {keys} keys: say which rows they come "
         "from: return table, numbers_of_rows"
     )
-
-
-# The state of a process function over chunks: each value a column, one row for each key.
-#
-# The tables are those of functions over rows, so a class may change from one to the other without
-# losing its state.
-
-
-Columns = dict[str, pa.Array]
-
-
-class ColumnState:
-    def __init__(self, function: KeyedProcess, values: KeyState) -> None:
-        self._declared, self._values = type(function).values, values
-
-    def load(
-        self, keys: pa.Table, first: np.ndarray | None, step: EpochStep
-    ) -> tuple[Columns, Columns]:
-        """The values of each key, and when they were last written; `first`: its first row."""
-        if not self._declared:
-            return {}, {}
-        stored, present = step.tables[VALUES].get(keys)
-        stamps = {n: stored.column(stamp_of(n)).combine_chunks() for n in self._values.with_ttl}
-        columns = {}
-        for name, declared in self._declared.items():
-            current = present
-            if name in stamps:
-                current = present & ~_over(declared, stamps[name], first, step)
-            column, start = stored.column(name).combine_chunks(), _start(declared)
-            columns[name] = (
-                column if current.all() else pc.if_else(pa.array(current), column, start)
-            )
-        return columns, stamps
-
-    def fitted(self, before: Columns, after: Mapping[str, Any], count: int) -> Columns:
-        """The values after a call, as columns of their types; refuses what does not fit."""
-        return {
-            name: before[name]
-            if after.get(name, before[name]) is before[name]
-            else _fitted(name, declared.type, after[name], count)
-            for name, declared in self._declared.items()
-        }
-
-    def store(
-        self,
-        keys: pa.Table,
-        before: Columns,
-        after: Columns,
-        stamps: Columns,
-        newest: np.ndarray | None,
-        step: EpochStep,
-    ) -> None:
-        if not self._declared:
-            return
-        rows = keys
-        for name, column in after.items():
-            rows = rows.append_column(name, column)
-        for name, declared in self._values.with_ttl.items():
-            written = after[name] is not before[name]
-            at = _written(declared, stamps[name], newest, step) if written else stamps[name]
-            rows = rows.append_column(stamp_of(name), at)
-        self._values.write(rows, keys.column_names, step)
-
-
-def _start(declared: ValueState) -> pa.Scalar:
-    return table_of([(declared.default,)], pa.schema([("value", declared.type)])).column(0)[0]
-
-
-def _over(
-    declared: ValueState, stamps: pa.Array, first: np.ndarray | None, step: EpochStep
-) -> np.ndarray:
-    """Which values have outlived their TTL when the first row of their key comes."""
-    written, now = _times_of(stamps), _now(declared, first, step)
-    over: np.ndarray = (written == MIN_TIME) | (written + (declared.ttl or 0) <= now)
-    return over
-
-
-def _written(
-    declared: ValueState, stamps: pa.Array, newest: np.ndarray | None, step: EpochStep
-) -> pa.Array:
-    """When an assigned value was last written: with the newest row of its key."""
-    return pa.array(np.maximum(_times_of(stamps), _now(declared, newest, step)), pa.int64())
-
-
-def _times_of(stamps: pa.Array) -> np.ndarray:
-    times: np.ndarray = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
-    return times
-
-
-def _now(declared: ValueState, times: np.ndarray | None, step: EpochStep) -> Any:
-    """The clock, or the time of each key's row, which is not before the watermark."""
-    if declared.by_clock:
-        return step.clock
-    return step.before if times is None else np.maximum(times, step.before)
-
-
-def _fitted(name: str, kind: pa.DataType, returned: Any, count: int) -> pa.Array:
-    if isinstance(returned, pa.ChunkedArray):
-        returned = returned.combine_chunks()
-    try:
-        array = (
-            as_type(returned, kind) if isinstance(returned, pa.Array) else array_of(returned, kind)
-        )
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"self.{name} does not hold {ddl_type(kind)}: {error}") from error
-    if len(array) != count:
-        raise ValueError(f"self.{name} has {len(array)} values for {count} keys")
-    return array

@@ -145,7 +145,8 @@ class KeyedProcess(metaclass=ProcessMeta):
     rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
     `outputs` names side outputs and what their rows are. `on_timer(time, ctx)` is called for
     timers that the context set. `del self.<name>` forgets what is stored under a name.
-    With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow.
+    With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow; then
+    `on_timer(times, ctx)` sees a timer of each of several keys.
     """
 
     output: ClassVar[SchemaLike] = None
@@ -212,6 +213,8 @@ def no_key(title: str, name: str) -> PlanError:
 
 
 EVENT, CLOCK = 0, 1
+NO_ON_TIMER = "the class has no on_timer"
+NO_TIME = "its input has no event time"
 
 
 class Call:

@@ -267,14 +267,21 @@ class Timers:
     def store(
         self, keys: pa.Table, armed: Iterable[Timer], cancelled: Iterable[Timer], step: EpochStep
     ) -> None:
-        for timers, write in ((cancelled, "delete"), (armed, "put")):
-            for domain, name in TABLES.items():
+        for timers, arm in ((cancelled, False), (armed, True)):
+            for domain in TABLES:
                 chosen = [(key_id, at) for key_id, d, at in timers if d == domain]
-                if chosen:
-                    key_ids, times = zip(*chosen, strict=True)
-                    rows = keys.take(pa.array(key_ids, pa.int64()))
-                    rows = rows.append_column(TIME, pa.array(times, pa.int64()))
-                    getattr(step.tables[name], write)(rows)
+                key_ids, times = zip(*chosen, strict=True) if chosen else ((), ())
+                self.write(keys, key_ids, times, domain, arm, step)
+
+    def write(
+        self, keys: pa.Table, key_ids: Any, times: Any, domain: int, arm: bool, step: EpochStep
+    ) -> None:
+        """Store timers of one domain, or delete them."""
+        if len(key_ids):
+            rows = keys.take(pa.array(key_ids, pa.int64()))
+            rows = rows.append_column(TIME, pa.array(times, pa.int64()))
+            table = step.tables[TABLES[domain]]
+            (table.put if arm else table.delete)(rows)
 
     def look_ahead(self, step: EpochStep) -> None:
         if self._used:

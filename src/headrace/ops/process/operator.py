@@ -20,7 +20,13 @@ from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import key_schema, key_values
 from headrace.ops.process.calls_by_key import CallChecks, KeyPass
 from headrace.ops.process.chunks import ChunkOperator
-from headrace.ops.process.function import Call, KeyedProcess, own_attributes
+from headrace.ops.process.function import (
+    NO_ON_TIMER,
+    NO_TIME,
+    Call,
+    KeyedProcess,
+    own_attributes,
+)
 from headrace.ops.process.key_state import (
     KeyState,
     LoadedState,
@@ -38,8 +44,6 @@ from headrace.rows import collector_paused, row_copier, table_of
 from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
-NO_ON_TIMER = "the class has no on_timer"
-NO_TIME = "its input has no event time"
 BLOCK = 16_384  # rows that are Python objects at a time
 
 
@@ -140,7 +144,7 @@ class ProcessOperator(Operator):
             guard.check()
             return result
 
-        arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
+        arrived, blamed = partial(block.arrived, inputs), block.blamed
         try:
             return run(None)
         except Exception:  # the user's, or what it returned or stored does not fit
@@ -162,11 +166,6 @@ class ProcessOperator(Operator):
         table_of(rows, self._schema)
         for name, row in sides:
             table_of([row], self._sides[name])
-
-    def _blamed(self, work: RowsByKey, key_id: int, time: int) -> pa.Table:
-        """The record of a timer that failed: its key, and its time."""
-        key = work.keys.slice(key_id, 1).select(self._key.names).rename_columns(self._by)
-        return key.append_column("timer", pa.array([time], pa.int64()))
 
     def _result(self, done: KeyPass, block: RowsByKey, step: EpochStep) -> _BlockResult:
         """The result of a pass; refuses what does not fit, before anything is written."""

@@ -111,6 +111,11 @@ class RowsByKey:
         assert rows is not None
         return rows.slice(int(self.indexes[number]), 1)
 
+    def blamed(self, key_id: int, time: int) -> pa.Table:
+        """The record of a timer that failed: its key, and its time."""
+        key = self.keys.slice(key_id, 1).drop_columns([HASH]).rename_columns(list(self.by[0]))
+        return key.append_column("timer", pa.array([time], pa.int64()))
+
     def placed(self, rows: pa.Table, places: RowOrigins, step: EpochStep, timed: bool) -> pa.Table:
         """Rows with the hidden columns of those they came from; a timer's have its time."""
         at = np.array(places.of, np.int64)
