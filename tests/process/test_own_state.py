@@ -138,6 +138,29 @@ def test_a_fold_over_windows(window, case):
     assert per_key(rows) == (sorted(FINAL * 2) if window == "sliding" else FINAL)
 
 
+def merged(a: list[int], b: list[int]) -> list[int]:
+    LIST[:] = [*a, *b]
+    return LIST
+
+
+def without(a: list[int], b: list[int]) -> list[int]:
+    LIST[:] = a[len(b) :]
+    return LIST
+
+
+@pytest.mark.parametrize("more", [{"merge": merged}, {"merge": merged, "inverse": without}])
+def test_a_fold_of_shared_panes(more):
+    def build(fn: Any, **more: Any) -> Callable[[Any], Any]:
+        windows = hr.sliding("6ms", "2ms")
+        return lambda keyed: keyed.window(windows).fold(
+            [], fn, schema="value array<bigint>", **more
+        )
+
+    plain = played(build(lambda acc, row: [*acc, row.v]))
+
+    assert per_key(played(build(one_list, **more))) == per_key(plain)
+
+
 TAGS: list[str] = []
 
 

@@ -143,18 +143,23 @@ def merged_stretches(
     calls per value, whatever the overlap.
     """
     own, out = fold.own, []
+
+    def merged(a: Any, b: Any) -> Any:
+        """It is `merge`'s own object no longer: it may return the same for other stretches."""
+        return own(merge(a, b))
+
     tails: list[Any] = []  # what the values from each place to `top` make
     origin = top = stop = 0
     ahead: Any = NOTHING
     for begin, end in zip(low.tolist(), high.tolist(), strict=True):
         if begin >= top:  # so it is for another key
-            tails, origin, top = _tails(own, merge, values[begin:end]), begin, end
+            tails, origin, top = _tails(own, merged, values[begin:end]), begin, end
             ahead = NOTHING
         else:
             for value in values[stop:end]:
-                ahead = own(value) if ahead is NOTHING else merge(ahead, own(value))
+                ahead = own(value) if ahead is NOTHING else merged(ahead, own(value))
         stop, tail = end, tails[begin - origin]
-        out.append(own(tail) if ahead is NOTHING else merge(own(tail), own(ahead)))
+        out.append(own(tail) if ahead is NOTHING else merged(own(tail), own(ahead)))
     return out
 
 
