@@ -55,7 +55,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.window.function": {"_AT_ONCE": 1},
     "sinks.formats": {"STEP_ROWS": 1},
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
-    "sources.files": {"GATHER_ROWS": 1},
+    "sources.files": {"LEAST_LINES": 1, "GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},

@@ -115,3 +115,16 @@ def test_text_has_no_percentile() -> None:
     job.read(hr.rows([{"v": "a"}])).window(hr.everything()).agg(x=hr.median("v")).write("collect:")
     with pytest.raises(PlanError, match="HR-AGG-001"):
         job.check()
+
+
+@pytest.mark.parametrize("kind", ["decimal(12,3)", "decimal(18,6)", "decimal(38,10)"])
+def test_decimals_become_the_nearest_doubles(kind):
+    texts = [f"{n}.{n % 1000:03}" for n in range(0, 3_000, 37)] + ["630.320", "-0.7"]
+    rows = [{"v": Decimal(text), "at": i * 1_000} for i, text in enumerate(texts)]
+    read = hr.Job("one").read(hr.rows(rows, schema=f"v {kind}, at bigint"), time="at", delay="1s")
+    each = read.window(hr.tumbling("1s")).agg(
+        median=hr.median("v"), mean=hr.mean("v"), least=hr.percentile("v", 0)
+    )
+    found = each.head(len(texts), quiet=True)
+    for column in ("median", "mean", "least"):
+        assert sorted(found.column(column).to_pylist()) == sorted(map(float, texts))

@@ -215,3 +215,14 @@ class Own(hr.Aggregate):
         from headrace.ops.agg.kinds import Aggregate
 
         return Aggregate("own", "v", own=self)
+
+
+@pytest.mark.parametrize("over", ["window", "running"])
+def test_a_column_with_the_name_of_a_derived_aggregate_is_refused(over):
+    read = hr.Job("names").read(hr.rows([{"k": 1, "v": 2, "at": 3}]), time="at", delay="1s")
+    odd = read.with_columns(**{"$sum(v)": "v"})
+    with pytest.raises(PlanError, match="HR-AGG-017"):
+        if over == "window":
+            read.window(hr.tumbling("1s")).agg(**{"$sum(v)": hr.max("v")}, m="sum(v) + 0").head(1)
+        else:
+            odd.key_by("k").agg(m="sum(v) + 0", unbounded=True).head(1)

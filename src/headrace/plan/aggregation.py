@@ -109,6 +109,10 @@ def aggregation(
             elif reading is not None:
                 written.append(reading)
     replaced = [n for n in around if n in plain]
+    if written and (odd := [n for n in (*specs, *schema.names) if n.startswith("$")]):
+        fact = f"the column {odd[0]!r} begins with $, as the names of derived aggregates do"
+        draft.report(PlanError("HR-AGG-017", fact, "Rename it: rename(...), or another keyword."))
+        written = []
     for reading in written:
         with draft.attempt(site):
             found.columns[reading.name] = reading.over(found, plain, around, replaced)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Column, Index, array, floats, integers, valid
+from headrace.arrays import Column, Index, array, doubles, floats, integers, valid
 from headrace.chunk import plain_type
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, lit
@@ -81,7 +81,7 @@ class Variance(Synopsis):
         return {"n": pa.int64(), "mean": pa.float64(), "m2": pa.float64()}
 
     def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
-        values = rows.column.cast(pa.float64(), safe=False)
+        values = doubles(rows.column)
         label = f"{rows.label}:float"
         n = grouping.ask(rows.label, rows.column, "count")
         mean, spread = (grouping.ask(label, values, f) for f in ("mean", "variance"))
@@ -94,7 +94,7 @@ class Variance(Synopsis):
         return finish
 
     def single(self, rows: Arguments) -> list[Column]:
-        values = rows.column.cast(pa.float64(), safe=False)
+        values = doubles(rows.column)
         count = valid(values).astype(np.int64)
         return _columns(count, floats(values), np.zeros(rows.count) * floats(values))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.arrays import Column, Index, array, flat, floats, integers, take, valid
+from headrace.arrays import Column, Index, array, doubles, flat, floats, integers, take, valid
 from headrace.hashing import plain_floats
 from headrace.ops.agg.base import Arguments, Exploding
 from headrace.ops.agg.groups import Finish, Grouping
@@ -107,7 +107,7 @@ def _plain(values: Column) -> pa.Array:
 
 
 def _doubles(values: pa.Array) -> Doubles:
-    return floats(values.cast(pa.float64(), safe=False))
+    return floats(doubles(values))
 
 
 def _gather(values: Column, counts: Index, owner: Index, grouping: Grouping) -> Finish:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Column, array, flat, floats, integers, valid
+from headrace.arrays import Column, array, doubles, flat, floats, integers, valid
 from headrace.ops.agg import exact
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
@@ -140,12 +140,12 @@ class Mean(Synopsis):
             ints = ask_sum(grouping, label, values)
             return lambda: [exact.encoded(exact.of_integers(integers(ints()))), grouping.answer(n)]
         if not pa.types.is_floating(values.type):
-            values, label = values.cast(pa.float64(), safe=False), f"{label}:float"
+            values, label = doubles(values), f"{label}:float"
         total = ask_sum(grouping, label, values)
         return lambda: [total(), grouping.answer(n)]
 
     def single(self, rows: Arguments) -> list[Column]:
-        values = rows.column.cast(pa.float64(), safe=False)
+        values = doubles(rows.column)
         return [exact.singles(values), array(valid(values).astype(np.int64), pa.int64())]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:

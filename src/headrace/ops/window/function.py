@@ -34,7 +34,7 @@ from headrace.rows import (
     table_of,
     value_copier,
 )
-from headrace.state_copies import starting
+from headrace.state_copies import starting, state_copy
 
 _WINDOW = "__window"
 
@@ -149,13 +149,51 @@ class FoldRows:
             values = [self._folded(rows) for _, rows in windowed.calls(self.columns)]
             return WindowResults(table_of(values, self.schema), np.arange(len(windowed)))
         except Exception:
-            return each_window(windowed, self.schema, self.columns, lambda _, r: [self._folded(r)])
+            return self._each(windowed)
+
+    def _each(self, windowed: WindowedRows) -> WindowResults:
+        """Each window by itself; of one that fails, the rows on which it does are set aside."""
+        failing, faults = set[int](), list[Fault]()
+
+        def whole(window_rows: tuple[int, WindowRows]) -> list[Any]:
+            folded = [self._folded(window_rows[1])]
+            table_of(folded, self.schema)
+            return folded
+
+        calls = windowed.calls(self.columns)
+        results = dict(one_by_one(calls, whole, lambda window, _: failing.add(window)))
+        for window, rows in windowed.calls(self.columns):  # anew: they may have been changed
+            if window in failing:
+                results[window] = self._row_by_row(windowed, window, rows, faults)
+        return WindowResults(*flattened(dict(sorted(results.items())), self.schema), faults)
+
+    def _row_by_row(
+        self, windowed: WindowedRows, window: int, rows: WindowRows, faults: list[Fault]
+    ) -> list[Any]:
+        """The window's result without the rows that fail, if there are others."""
+        start, begun, value = windowed.bounds(window).start, False, None
+        for number, row in enumerate(rows):
+            before = state_copy(value)
+            try:
+                if begun:
+                    value = self._fn(value, row)
+                else:
+                    value = row if self._zero is None else self._fn(self._zero(), row)
+                table_of([self._result(value)], self.schema)
+                begun = True
+            except Exception as error:
+                value = before
+                faults.append(Fault(windowed.rows.slice(start + number, 1), error))
+        return [self._result(value)] if begun else []
 
     def _folded(self, rows: WindowRows) -> Any:
         rest = iter(rows)
         value = next(rest) if self._zero is None else self._zero()
         for row in rest:
             value = self._fn(value, row)
+        return self._result(value)
+
+    def _result(self, value: Any) -> Any:
         if not isinstance(value, self._copier.plain):  # it may return the same for other windows
             value = self._copier.take(value)
         return (value,) if self._scalar else value  # no row, though it be a dict
