@@ -47,6 +47,7 @@ class Driven:
         self._clock, self._mark = ManualClock(START), Watermark(DELAY, IDLE)
         self._model, self._seen = Model(), Counter[str]()
         self._dead = 0
+        self._crashed = False  # in the last epoch, after its commit
         self._driver = self._start()
 
     def run(self, all_turns: list[tuple[int, list[Row]]]) -> None:
@@ -72,10 +73,13 @@ class Driven:
         return Driver(job, f"{self._folder}/job", clock=self._clock, until=until, tasks=tasks)
 
     def _turn(self, wait: int, rows: list[Row]) -> None:
-        if self._data.draw(st.integers(0, 3)) == 0:
+        restarts = self._data.draw(st.integers(0, 3)) == 0
+        if restarts:
             self._driver.close()
             self._driver = self._start()
         self._clock.advance(wait)
+        if restarts:
+            self._mark.awake(self._clock.now())
         for split in range(SPLITS):
             mine = [r for r in rows if r.split == split]
             if mine:
@@ -85,6 +89,8 @@ class Driven:
             if not worked:
                 break
             after = self._mark.after(rows, self._clock.now())  # type: ignore[arg-type]
+            if self._crashed:
+                self._mark.awake(self._clock.now())  # the epoch was committed by the run before
             self._compare(rows, before, after)
             rows = []
         else:
@@ -94,13 +100,16 @@ class Driven:
     def _epoch(self) -> bool:
         """One epoch, though the job may crash on the way."""
         known = self._driver.manifest.epoch if self._driver.manifest else 0
+        self._crashed = False
         if self._data.draw(st.integers(0, 3)) == 0:
             point = self._data.draw(st.sampled_from(POINTS))
             with faults.hooked(_hook(point)), contextlib.suppress(Crash):
                 return self._driver.epoch() is not None
             self._driver = self._start()
-        if self._driver.manifest and self._driver.manifest.epoch > known:
-            return True  # it was committed before the crash
+            self._crashed = bool(self._driver.manifest) and self._driver.manifest.epoch > known
+            if self._crashed:
+                return True  # it was committed before the crash
+            self._mark.awake(self._clock.now())
         return self._driver.epoch() is not None
 
     def _compare(self, rows: list[Row], before: int, after: int) -> None:
