@@ -56,6 +56,13 @@ _SAYINGS = {  # what has no counterpart of one name, or is done otherwise
     "toPandas to_pandas to_dict toDF collect_rows": _SHOWN,
     "readStream read_stream source from_kafka read_csv read_json read_parquet addSource add_source "
     "from_collection readText": _KAFKA,
+    "merge join_asof merge_asof": (
+        'Use join(other, on="id", within="5m"), join(other.table("id"), on="id") for its latest '
+        'row by then, or lookup(table, on="id") for a table that is not a stream.'
+    ),
+    "shift diff cumsum": 'Use key_by("k").map_with_state(...), or agg for running values.',
+    "pivot melt": 'Use agg with conditions: agg("sum(v) filter (where k = 1) as one").',
+    "to_csv to_parquet to_json saveAsTable": 'Use write("files:folder", format="parquet").',
     "dropna drop_nulls": 'Use where("x is not null") for each column that must be there.',
     "fillna fill_null": 'Use with_columns(x=hr.coalesce("x", 0)).',
     "take": "Use head(n) to look at rows, limit(n) for a stream of the first rows.",

@@ -315,3 +315,9 @@ def test_only_what_is_read_from_the_left_needs_no_parentheses(expr, text):
 def test_what_is_too_deep_is_refused(text):
     with pytest.raises(PlanError, match=r"HR-EXPR-004 .*too long, or nested too deep"):
         parsed(text)
+
+
+def test_python_cannot_decide_by_a_column_where_a_program_is_written():
+    with pytest.raises(PlanError, match="HR-EXPR-007") as caught:
+        bool((col("a") > 1) and (col("b") > 1))
+    assert caught.value.site is not None and caught.value.site.file == __file__

@@ -89,7 +89,9 @@ def same_job(step: StepBuilder, left: Handle, right: Any) -> Any:
     else:
         step.report(
             PlanError(
-                "HR-JOIN-008", f"join needs a stream or a table, not {right!r}", "Give a stream."
+                "HR-JOIN-008",
+                f"join needs a stream or a table, not a value of type {type(right).__name__}",
+                "Pass a stream; for a table that is not a stream, use lookup(...).",
             )
         )
     return left

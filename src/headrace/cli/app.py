@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 HELP = """Stream processing for Python on Apache Spark.
 
 A job is a Python file that makes an [bold]hr.Job[/bold]. The commands about jobs take
-that file; those about a job that has run also take its name or its folder.
+that file; jobs, status, history, stop and dead also take a job's name or folder.
 """
 EPILOG = """Try:
 

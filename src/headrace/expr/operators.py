@@ -16,6 +16,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from sqlglot import exp
 
+from headrace.errors import PlanError, call_site
 from headrace.expr.tree import Node
 
 E = TypeVar("E")  # Expr, which is made of these operators
@@ -172,6 +173,10 @@ class Untraceable(TypeError):
         self.reason = reason
 
 
+class ValueNeededError(PlanError, Untraceable):
+    """The same outside of a lambda, where the program itself is wrong."""
+
+
 class NotAValue:
     """The questions of Python that a column cannot answer."""
 
@@ -181,6 +186,14 @@ class NotAValue:
         raise NotImplementedError
 
     def __bool__(self) -> NoReturn:
+        if TRACING.get() is None:
+            raise ValueNeededError(
+                "HR-EXPR-007",
+                "a column has no value while the program is written, so Python cannot decide by it",
+                "Write & for and, | for or, ~ for not, each side in parentheses; isin([...]) for "
+                "in, between(a, b) for a chained comparison; or SQL text.",
+                site=call_site(),
+            )
         raise Untraceable(
             "it decides by a value: and, or, not, if, in and a chained comparison need one "
             "(use &, |, ~, when, isin and between on columns)"

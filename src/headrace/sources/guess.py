@@ -57,7 +57,9 @@ def guessed_columns(pattern: PathPattern, uri: str, options: Mapping[str, Any]) 
         schema = _of_sample(file.path, data, str(options.get("delimiter", ",")))
         if schema is not None:
             return schema
-    raise _none(uri, "there is no file with rows to take the columns from")
+    raise _none(
+        uri, "there is no file with rows to take the columns from (is its delimiter a comma?)"
+    )
 
 
 def _of_sample(path: str, data: bytes, delimiter: str) -> pa.Schema | None:
