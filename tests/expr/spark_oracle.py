@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -211,6 +212,20 @@ def close(a: Any, b: Any) -> bool:
     return bool(a == b) and type(a) is type(b)
 
 
+_REMAINDER = re.compile(r"\bp?mod\(|%")
+_ROUNDED = re.compile(r"\b(log\w*|ln|exp\w*|pow\w*|sqrt|cbrt|a?(sin|cos|tan)\w*)\(")
+
+
+def _last_bit_multiplied(text: str, a: Any, b: Any) -> bool:
+    """Whether they differ as remainders do by a divisor of which the last bit differs.
+
+    1e3 mod log2(x) multiplies that bit by the quotient.
+    """
+    doubles = isinstance(a, float) and isinstance(b, float)
+    inexact = _REMAINDER.search(text) and _ROUNDED.search(text)
+    return bool(doubles and inexact) and math.isclose(a, b, rel_tol=1e-9)
+
+
 def compare(oracle: Oracle, table: pa.Table, pairs: Iterable[tuple[str, str]]) -> Comparison:
     """Every pair of texts: the one by our kernel, the other by Spark."""
     done, ours, asked = Comparison(), dict[str, list[Any]](), dict(pairs)
@@ -227,7 +242,7 @@ def compare(oracle: Oracle, table: pa.Table, pairs: Iterable[tuple[str, str]]) -
         done.compared += 1
         done.values += len(outcomes)
         for row, (a, b) in enumerate(zip(outcomes, theirs[asked[text]], strict=True)):
-            if row not in failed[text] and not close(a, b):
+            if row not in failed[text] and not (close(a, b) or _last_bit_multiplied(text, a, b)):
                 done.differences.append(Difference(text, row, a, b))
         for row in sorted({*sorted(failed[text])[:1], *sorted(failed[text])[-1:]}):
             b = oracle.one(asked[text], row)
