@@ -72,7 +72,7 @@ def press() -> None:
 
 def test_the_first_is_answered_while_the_batch_goes_on(spark, tmp_path, pipes, monkeypatch):
     begun, gate = pipes
-    screen = Screen({"press Ctrl-C again": lambda: gate.write_text("go on")})
+    screen = Screen({"press Ctrl-C again": lambda: open(gate, "w").close()})
     monkeypatch.setattr("sys.stderr", screen)
     run = hr.run(blocked_job(begun, gate), folder=str(tmp_path / "job"))
     press_when_begun(begun)

@@ -227,12 +227,12 @@ class Run:
             number = signals.pop(0)
             if self._state != "running":
                 continue
+            request_stop(self.folder)
             if self._reporter is not None:
                 self._reporter.stopping(number, now=self._stop_signalled)
             if self._stop_signalled:
                 self.cancel()
             self._stop_signalled = True
-            request_stop(self.folder)
 
     def stop(self) -> Status:
         """Finish the batch in hand, then stop; nothing is left half done."""
