@@ -96,14 +96,14 @@ def test_files_one_after_the_other_are_one_split_in_the_order_of_their_times(tmp
 
 
 def test_a_first_look_takes_both_ends_of_a_long_file(tmp_path):
-    written(tmp_path / "in", "a", list(range(3_000)))
-    written(tmp_path / "in", "b", list(range(2_999, 6_000)))
-    written(tmp_path / "in", "c", list(range(2_998, 6_000)))
+    a, b, c = (letter * 200 for letter in "abc")  # so that few lines are more than it looks at
+    written(tmp_path / "in", a, list(range(600)))
+    written(tmp_path / "in", b, list(range(599, 1_200)))
+    written(tmp_path / "in", c, list(range(598, 1_200)))
 
-    assert devices(opened(tmp_path / "in", tmp_path / "job")) == {
-        "files": ["a", "b"],
-        "files 2": ["c"],
-    }
+    source = opened(tmp_path / "in", tmp_path / "job")
+
+    assert devices(source) == {"files": [a, b], "files 2": [c]}
 
 
 def test_a_file_whose_times_are_not_known_is_followed_by_none(tmp_path):
@@ -120,9 +120,9 @@ def test_a_file_whose_times_are_not_known_is_followed_by_none(tmp_path):
 
 
 def test_where_one_end_of_a_file_shows_no_time_the_rest_may_have_any(tmp_path):
-    a = written(tmp_path / "in", "a", list(range(1_500)))
-    nulls = '{"at": null, "device": "b", "n": 0}\n' * 3_000
-    b = written(tmp_path / "in", "b", list(range(6_000)))
+    a = written(tmp_path / "in", "a" * 200, list(range(300)))
+    nulls = f'{{"at": null, "device": "{"b" * 200}", "n": 0}}\n' * 400
+    b = written(tmp_path / "in", "b" * 200, list(range(900)))
     b.write_text(nulls + b.read_text())
 
     source = opened(tmp_path / "in", tmp_path / "job")
