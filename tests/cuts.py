@@ -117,9 +117,11 @@ OTHERS: dict[str, dict[str, str]] = {
     "driver.commit": {
         "Committer.__init__(keep)": "epochs to go back to",
     },
-    "driver.planner": {
+    "driver.admission": {
         "_FIRST": "rows of a batch, which tests draw",
         "_LEAST": "rows of a batch, which tests draw",
+    },
+    "driver.planner": {
         "Pace.target_ms": "the user's",
     },
     "driver.split_state": {

@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "str_replace": "replace", "strpos": "instr", "index_of": "instr",
     "ifnull": "coalesce", "nvl": "coalesce", "power": "pow", "ceiling": "ceil",
     "collect_list": "collect", "array_agg": "collect", "first_value": "first",
-    "last_value": "last", "udf": "map", "apply": "map", "take": "head", "limit": "head",
+    "last_value": "last", "udf": "map", "apply": "map", "take": "head",
     "display": "show", "preview": "show",
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.driver.planner import Admission
+from headrace.driver.admission import Admission
 
 TARGET = 1_000
 
