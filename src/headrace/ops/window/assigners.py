@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.arrays import Times
 from headrace.at_rest import Identified
+from headrace.callables import title
 from headrace.chunk import visible
 from headrace.clock import FURTHEST, MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, refusal
@@ -267,8 +268,10 @@ def _gaps(rows: pa.Table) -> Times:
 
 
 def column_text(column: object) -> str:
-    """A column or an expression, as the user would write it."""
-    return column.sql() if isinstance(column, Expr) else str(column)
+    """A column or an expression, as the user would write it; a function not yet read, by name."""
+    if isinstance(column, Expr):
+        return column.sql()
+    return title(column) if callable(column) else str(column)
 
 
 def whole(number: object) -> bool:
