@@ -197,6 +197,7 @@ ON_TIMES = [
     *(f"timestamp_diff('{u}', at, til)" for u in ("microsecond", "second", "hour", "day", "week")),
     "date_format(at, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(at, 'dd/MM/yyyy')",
     "date_format(at, 'HH:mm:ss.SSS')", "date_format(at, 'DDD yyyy')", "make_date(n + 2000, 2, 28)",
+    "make_timestamp(n + 2000, 2, 28, hour(at), 59, 59.5)",
     *(f"at {s} interval {n} {u}" for s, (n, u) in product("+-", [
         (1, "day"), (25, "hours"), (90, "minutes"), (1500, "milliseconds"), (1, "month"),
         (13, "months"), (1, "year"), (2, "weeks"), (7, "seconds"), (3, "microseconds")])
@@ -266,7 +267,8 @@ FAILING = {
         "a + a", "b * a", "b + b", "c + c", "c - d * 4", "c * c", "d + d", "d * d", "-a",
         "-b", "-c", "-d", "abs(a)", "abs(b)", "abs(c)", "abs(d)", "d div e", "cast(d as int)",
         "cast(c as smallint)", "cast(b as tinyint)", "cast(d as decimal(10,0))",
-        "make_date(2023, 2, 29)", "make_date(c, 1, 32)", "timestamp_seconds(d)", "floor_div(d, e)",
+        "make_date(2023, 2, 29)", "make_date(c, 1, 32)", "make_timestamp(2024, 1, 1, a, b, c)",
+        "make_timestamp(2024, 1, 1, 0, 0, a + 0.5)", "timestamp_seconds(d)", "floor_div(d, e)",
     ],
     "doubles": [
         "ceil(x)", "floor(y)", "cast(x as bigint)", "cast(x as int)", "cast(y as tinyint)",

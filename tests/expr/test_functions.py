@@ -100,6 +100,7 @@ def arguments(name: str) -> list[object]:
         "regexp_replace": ["s", "a", "b"], "date_format": ["at", "yyyy"],
         "from_utc_timestamp": ["at", "UTC"], "when": ["n > 1", 1], "nvl2": ["s", 1, 2],
         "array_contains": ["xs", 1], "array_append": ["xs", 1], "make_date": ["n", "n", "n"],
+        "make_timestamp": ["n", "n", "n", "n", "n", 0],
         "date_part": ["year", "at"], "locate": ["a", "s"], "sha2": ["s", 256], "size": ["xs"],
         "get_json_object": ["j", "$.a"],
         "to_utc_timestamp": ["at", "UTC"], "trunc": ["day", "month"],

@@ -13,10 +13,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.callables import title
 from headrace.clock import Duration, millis
 from headrace.errors import InputError, PlanError, Site
+from headrace.expr import Expr
 from headrace.expr.lower import unknown_column
-from headrace.ops.watermarks import Bounded, CustomWatermark, Ingestion, Punctuated, Strategy
+from headrace.ops.agg.named import bare_sql
+from headrace.ops.watermarks import (
+    Bounded,
+    ComputedTime,
+    CustomWatermark,
+    EventTime,
+    Ingestion,
+    Punctuated,
+    Strategy,
+    ingestion,
+)
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
@@ -31,7 +43,7 @@ _ABOUT_ROWS = ("delay", "watermark", "idle", "max_skew", "align")  # in the orde
 class Timing:
     """The arguments of `read` about time."""
 
-    time: str | Ingestion | None
+    time: Any  # a column or expression, or the clock
     delay: Duration | None
     watermark: object
     idle: Duration | None
@@ -54,9 +66,10 @@ def timing(draft: Draft, read: Timing, schema: pa.Schema, site: Site | None) -> 
             durations[name] = _length(name, getattr(read, name))
     for problem in _problems(read, durations["delay"], schema):
         draft.report(problem, site)
+    time = _event_time(draft, read.time, schema, site)
     strategy = _strategy(draft, read.watermark, schema, site)
     lengths = {n: durations[n] for n in _LENGTHS if n != "delay"}
-    return {**lengths, "watermark": strategy or Bounded(durations["delay"] or 0)}
+    return {**lengths, "time": time, "watermark": strategy or Bounded(durations["delay"] or 0)}
 
 
 def _length(name: str, duration: Duration | None) -> int | None:
@@ -76,15 +89,36 @@ def _problems(read: Timing, delay: int | None, schema: pa.Schema) -> Iterator[Pl
         yield from _without_time(read)
     elif isinstance(read.time, Ingestion):
         yield from _with_clock(read)
-    elif not isinstance(read.time, str):
+    elif not _computable(read.time):
         yield PlanError(
             "HR-TIME-011",
             f"time is {read.time!r}",
             'Name the column of event time: time="at"; or pass time=hr.ingestion().',
         )
-    else:
-        problem = _pace(read, delay) or _column("time", read.time, schema)
-        yield from [problem] if problem else []
+    elif problem := _pace(read, delay):
+        yield problem
+
+
+def _computable(time: Any) -> bool:
+    return isinstance(time, str | Expr) or (callable(time) and time is not ingestion)
+
+
+def _event_time(draft: Draft, time: Any, schema: pa.Schema, site: Site | None) -> EventTime | None:
+    """Event time as a column or a checked expression; where it is wrong, that is reported."""
+    if isinstance(time, str) and (time in schema.names or time.isidentifier()):
+        if problem := _column("time", time, schema):
+            draft.report(problem, site)
+        return time
+    if time is None or isinstance(time, Ingestion):
+        return time
+    expr = cols.expression(draft, time, schema, site) if _computable(time) else None
+    if expr is None:
+        return None
+    kind = cols.type_of(draft, expr, schema, site)
+    problem = None if kind is None else _not_a_time(f"the time {bare_sql(expr.sql())!r}", kind)
+    if problem:
+        draft.report(problem, site)
+    return ComputedTime(expr)
 
 
 def _without_time(read: Timing) -> Iterator[PlanError]:
@@ -115,7 +149,7 @@ def _pace(read: Timing, delay: int | None) -> PlanError | None:
     if read.delay is None and not read.in_order:
         return PlanError(
             "HR-TIME-002",
-            f"time={read.time!r} needs a delay",
+            f"time={_text(read.time)} needs a delay",
             'Say how late a row may come after a newer one: delay="2s"; '
             "or in_order=True if none ever does.",
         )
@@ -141,14 +175,22 @@ def _column(what: str, name: str, schema: pa.Schema) -> PlanError | None:
         return None
     if name not in schema.names:
         return unknown_column(name, schema)
-    kind = schema.field(name).type
+    return _not_a_time(f"the {what} column {name!r}", schema.field(name).type)
+
+
+def _not_a_time(what: str, kind: pa.DataType) -> PlanError | None:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
         return None
     return PlanError(
         "HR-TIME-006",
-        f"the {what} column {name!r} is of type {ddl_type(kind)}",
-        "Read it as a timestamp, a date, or a bigint of milliseconds since 1970.",
+        f"{what} is of type {ddl_type(kind)}",
+        "Event time is a timestamp, a date, or a bigint of milliseconds since 1970: read the "
+        "column so, or compute it: time=\"to_timestamp(day, 'dd.MM.yyyy HH:mm')\".",
     )
+
+
+def _text(time: object) -> str:
+    return repr(time.sql() if isinstance(time, Expr) else title(time) if callable(time) else time)
 
 
 def _strategy(

@@ -16,6 +16,7 @@ from headrace.api.inputs import Timing, check_kind, check_place, own_schema, tim
 from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
+from headrace.expr import Expr
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.checks import check
@@ -70,7 +71,7 @@ class Job:
         uri: str | Any,
         *,
         schema: SchemaLike | None = None,
-        time: str | Ingestion | None = None,
+        time: str | Expr | Ingestion | None = None,
         delay: Duration | None = None,
         watermark: Strategy | None = None,
         idle: Duration | None = None,
@@ -84,7 +85,8 @@ class Job:
     ) -> Stream:
         """An input: "log:topic", "files:path", "socket:host:port", or a source made in Python.
 
-        `time` is the column of event time, or `hr.ingestion()`: the clock's. `delay` says how
+        `time` is event time: a column, an expression that computes it from the row, as in
+        `time="to_timestamp(day, 'dd.MM.yyyy')"`, or `hr.ingestion()`: the clock's. `delay` says how
         late a row may come after a newer one; instead, `in_order=True` says that rows never
         do, and `watermark` takes another strategy, of `hr.watermarks`. An input silent for
         `idle` no longer holds windows back; a row further ahead of the clock than `max_skew` is
@@ -94,7 +96,7 @@ class Job:
         site = call_site()
         with self.draft.attempt(site):
             check_kind(uri, "read", options)
-            if isinstance(uri, MemorySource) and schema is None:
+            if isinstance(uri, MemorySource) and isinstance(time, str) and schema is None:
                 uri = uri.with_time(time)
         columns, format, guessed = self._schema(uri, schema, format, options, site)
         times = Timing(time, delay, watermark, idle, max_skew, align, in_order)
@@ -104,7 +106,6 @@ class Job:
             uri=uri,
             guessed=guessed,
             timed=time is not None,
-            time=time,
             format=format,
             options=options,
             site=site,

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import written_at
-from headrace.plan.nodes import DEAD_SCHEMA, Node
+from headrace.ops.watermarks import ComputedTime
+from headrace.plan.nodes import DEAD_SCHEMA, Node, Read
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink, reopen_sink
 from headrace.sources import Source, open_source
@@ -59,10 +60,17 @@ def open_inputs(
                 key=ids[r.name],
                 until=until,
                 clock=clock,
-                time=r.time if isinstance(r.time, str) else None,
+                time=_time_column(r),
                 guessed=r.guessed,
             )
     return sources
+
+
+def _time_column(read: Read) -> str | None:
+    """The column of event time, "" if several make it, None if none does."""
+    if isinstance(read.time, str):
+        return read.time
+    return "" if isinstance(read.time, ComputedTime) else None
 
 
 def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[str, Sink]:

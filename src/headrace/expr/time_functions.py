@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.errors import PlanError
 from headrace.expr.catalog import function
 from headrace.expr.expression import Column, Expr, call, column_of
-from headrace.expr.types import TODAY, Term, cast
+from headrace.expr.types import TODAY, Term, cast, failing, text_literal
 from headrace.schema import TIMESTAMP
 
 # fields
@@ -181,6 +181,26 @@ def last_day(column: Column) -> Expr:
 def make_date(year: Column, month: Column, day: Column) -> Expr:
     """A date of its parts."""
     return call("make_date", column_of(year), column_of(month), column_of(day))
+
+
+def _time_of_parts(args: Sequence[Term]) -> str:
+    """DuckDB's, which also takes 24 o'clock and 60.5 seconds, but only what Spark takes."""
+    parts = [a.sql for a in args]
+    missing = " OR ".join(f"{p} IS NULL" for p in parts)
+    hour, minute, seconds = parts[3:]
+    ok = f"{hour} BETWEEN 0 AND 23 AND {minute} BETWEEN 0 AND 59 AND {seconds} BETWEEN 0 AND 60"
+    time = f"{hour}, ':', {minute}, ':', {seconds}"
+    fail = f"make_timestamp({failing(time, text_literal(' is not a time of day'))})"
+    whole = f"make_timestamp({', '.join(parts)})"
+    return f"CASE WHEN {missing} THEN NULL WHEN {ok} THEN {whole} ELSE {fail} END"
+
+
+@function("int int int int int double -> timestamp", _time_of_parts, may_fail=True)
+def make_timestamp(
+    year: Column, month: Column, day: Column, hour: Column, minute: Column, second: Column
+) -> Expr:
+    """A time of its parts; the seconds may have a fraction."""
+    return call("make_timestamp", *map(column_of, (year, month, day, hour, minute, second)))
 
 
 # since 1970

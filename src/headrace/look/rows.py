@@ -113,9 +113,11 @@ def _losses(progress: Progress) -> list[str]:
     words = []
     if progress.dead:
         example = next(iter(progress.examples.values()), None)
-        because = f", such as: {quoted(example)}" if example else ""
-        are = "is a dead letter" if progress.dead == 1 else "are dead letters"
-        words.append(f"{_rows(progress.dead)} {are}{because}")
+        because = quoted(example) if example else ""
+        such, are = (
+            ("", "is a dead letter") if progress.dead == 1 else (", such as", "are dead letters")
+        )
+        words.append(f"{_rows(progress.dead)} {are}" + (f"{such}: {because}" if because else ""))
     if progress.late:
         words.append(f"{_rows(progress.late)} came too late")
     return words

@@ -66,6 +66,19 @@ class Ingestion:
         return "at ingestion"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedTime:
+    """A time that is computed from the columns of the row when it is read."""
+
+    expr: Expr
+
+    def __str__(self) -> str:
+        return self.expr.sql()
+
+
+EventTime = str | ComputedTime | Ingestion  # a column, an expression, the clock
+
+
 def bounded(delay: Duration) -> Bounded:
     """Rows come up to `delay` after a newer one: the same as `delay=`."""
     length = millis(delay)
@@ -136,14 +149,22 @@ def ingestion() -> Ingestion:
     return Ingestion()
 
 
-def columns_watched(strategy: Strategy, every: tuple[str, ...]) -> frozenset[str]:
-    """The columns that a strategy looks at, of `every` one there is."""
+def columns_watched(
+    time: EventTime | None, strategy: Strategy, every: tuple[str, ...]
+) -> frozenset[str]:
+    """The columns that event time and its strategy look at, of `every` one there is."""
+    watched = frozenset[str]()
+    match time:
+        case str():
+            watched = frozenset({time})
+        case ComputedTime(expr=expr):
+            watched = expr.columns
     match strategy:
         case CustomWatermark():
             return frozenset(every)
         case Punctuated(predicate=Expr() as predicate, by=by):
-            return predicate.columns | ({by} if by else set())
-    return frozenset()
+            return watched | predicate.columns | ({by} if by else set())
+    return watched
 
 
 def _refused(fact: str, hint: str) -> PlanError:

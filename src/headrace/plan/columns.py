@@ -86,16 +86,23 @@ def _not_one(reason: Untraceable) -> PlanError:
 
 def condition(draft: Draft, expr: Expr, schema: pa.Schema, what: str, site: Site | None) -> None:
     """Report an expression that is not a yes or no."""
+    kind = type_of(draft, expr, schema, site)
+    if kind is not None and not pa.types.is_boolean(kind):
+        problem = PlanError(
+            "HR-PLAN-012",
+            f"{what} needs a condition, but {expr.sql()!r} is of type {ddl_type(kind)}",
+            "Compare it with something, as in col('t') > 40.",
+        )
+        draft.report(problem, site)
+
+
+def type_of(draft: Draft, expr: Expr, schema: pa.Schema, site: Site | None) -> pa.DataType | None:
+    """The type of an expression; None if it is wrong, which is reported, or not known."""
     if uncertain(schema, expr.columns):
-        return
+        return None
     with draft.attempt(site):
-        kind = infer({"condition": expr}, schema).field(0).type
-        if not pa.types.is_boolean(kind):
-            raise PlanError(
-                "HR-PLAN-012",
-                f"{what} needs a condition, but {expr.sql()!r} is of type {ddl_type(kind)}",
-                "Compare it with something, as in col('t') > 40.",
-            )
+        return infer({"value": expr}, schema).field(0).type
+    return None
 
 
 def unknown(names: Iterable[str], schema: pa.Schema, site: Site | None) -> list[PlanError]:

@@ -14,7 +14,7 @@ from headrace.callables import title
 from headrace.clock import pretty
 from headrace.expr import Expr
 from headrace.ops.agg.named import bare_sql
-from headrace.ops.watermarks import CustomWatermark
+from headrace.ops.watermarks import ComputedTime, CustomWatermark
 from headrace.plan.nodes import (
     OUT,
     Chunks,
@@ -103,8 +103,8 @@ def detail_of(node: Node) -> str:
 @detail_of.register
 def _(node: Read) -> str:
     uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
-    parts = [f"time {node.time}"] if node.time is not None else []
-    parts += [bare_sql(str(node.watermark))] if isinstance(node.time, str) else []
+    parts = [bare_sql(f"time {node.time}")] if node.time is not None else []
+    parts += [bare_sql(str(node.watermark))] if isinstance(node.time, str | ComputedTime) else []
     for name in ("idle", "max_skew", "align"):
         length = getattr(node, name)
         parts += [f"{name} {pretty(length)}"] if length is not None else []

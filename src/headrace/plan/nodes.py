@@ -18,7 +18,7 @@ from headrace.callables import PyFunction
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.contract import ChunkSpec, Operator, Place, Spec
-from headrace.ops.watermarks import Bounded, Ingestion, Strategy
+from headrace.ops.watermarks import Bounded, EventTime, Strategy
 
 OUT, LATE = "out", "late"
 
@@ -89,7 +89,7 @@ class Read(Node):
     uri: Any  # "log:topic", "files:path", ..., or a source made in the program
     declared: pa.Schema | None = None
     guessed: bool = False  # the columns: from the values of the input, declared by nobody
-    time: str | Ingestion | None = None
+    time: EventTime | None = None
     watermark: Strategy = Bounded(0)  # noqa: RUF009  a value
     idle: int | None = None
     max_skew: int | None = None

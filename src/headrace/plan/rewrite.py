@@ -197,7 +197,7 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
 
 
 def _pruned(node: Read, needed: set[str]) -> Read:
-    watched = {node.time, *columns_watched(node.watermark, tuple(node.schema.names))}
+    watched = columns_watched(node.time, node.watermark, tuple(node.schema.names))
     needed_fields = [f for f in node.schema if f.name in needed or f.name in watched]
     if len(needed_fields) == len(node.schema):
         return node

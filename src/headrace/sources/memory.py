@@ -54,12 +54,12 @@ class MemorySource(Source):
         source._home = home
         return source
 
-    def with_time(self, name: object) -> MemorySource:
+    def with_time(self, name: str) -> MemorySource:
         """The same rows, with the ISO texts of this column read as timestamps."""
         kind = self.schema.field(name).type if name in self.schema.names else None
         if self._table is None or kind is None or not pa.types.is_string(kind):
             return self
-        timed = _read_times(self._table, pa.field(str(name), TIMESTAMP))
+        timed = _read_times(self._table, pa.field(name, TIMESTAMP))
         return MemorySource(timed, len(self._bounds) - 1)
 
     def __getstate__(self) -> dict[str, Any]:

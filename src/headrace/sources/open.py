@@ -44,8 +44,8 @@ def open_source(
 
     `folder` is the job's, where the input stores what it must remember under its `key`, which
     stays when the input is renamed (if there is none: under its `name`). `until="end"` reads
-    what is there at the start and ends. `time` names the column of event time. `guessed`: nobody
-    declared `schema`. Nothing is made by opening.
+    what is there at the start and ends. `time` names the column of event time, or is "" if an
+    expression computes it. `guessed`: nobody declared `schema`. Nothing is made by opening.
     """
     clock = clock or SystemClock()
     home = _home(folder, name if key is None else key) if folder else None

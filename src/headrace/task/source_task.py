@@ -10,6 +10,7 @@ from __future__ import annotations
 import time as wall
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ from headrace.epoch.bundle import DEAD, Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.epoch.report import Report
 from headrace.epoch.values import Piece, SourceTask
-from headrace.ops.watermarks import Ingestion, columns_watched
+from headrace.kernel import Kernel, SelectStep, compile_chain
+from headrace.ops.agg.named import bare_sql
+from headrace.ops.watermarks import ComputedTime, Ingestion, columns_watched
 from headrace.plan.nodes import LATE, OUT, Read, Stateful
 from headrace.plan.program import Program
 from headrace.sources import Source
@@ -113,6 +116,9 @@ class _SplitReader:
         self._node, self._split, self._flow = node, split, flow
         self._source = source.encoding(encodable(program, node))
         self._clock, self._time_is_number = clock, False
+        self._origin = (
+            f"{'column ' if isinstance(node.time, str) else ''}{bare_sql(str(node.time))!r}"
+        )
         self._limit = None if node.max_skew is None else clock + node.max_skew
         several = may_branch(program, node.name)
         self._tally = Tally(needs_tracking(program, node.name), several)
@@ -153,10 +159,10 @@ class _SplitReader:
         elif MISFIT in chunk.column_names:
             chunk, offsets = self._fitting(chunk, offsets)
         rows = chunk.select(self._node.schema.names)
-        times = self._times(chunk, len(offsets))
         source = np.full(len(offsets), self._split.id, dtype=np.int32)
         rows = rows.append_column(SOURCE, pa.array(source))
         rows = rows.append_column(OFFSET, pa.array(offsets))
+        rows, times = self._times(rows)
         return rows if times is None else self._timed(rows, times)
 
     def _decoded(self, chunk: pa.Table, offsets: np.ndarray) -> tuple[pa.Table, np.ndarray]:
@@ -178,32 +184,37 @@ class _SplitReader:
         self._kill(misfits, reasons)
         return chunk.filter(good), offsets[fits]
 
-    def _times(self, chunk: pa.Table, rows: int) -> pa.ChunkedArray | None:
-        if self._node.time is None:
-            return None
-        if isinstance(self._node.time, Ingestion):
-            return pa.chunked_array([np.full(rows, self._clock, dtype=np.int64)])
-        column = chunk.column(self._node.time)
-        self._time_is_number = pa.types.is_integer(column.type)
-        return milliseconds(column)
+    def _times(self, rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
+        """The rows whose event time could be computed, and their times."""
+        match self._node.time:
+            case str() as column:
+                return rows, rows.column(column)
+            case ComputedTime():
+                timed, failed = _time_kernel(self._node).run(rows)
+                rows = self._without_failed(rows, dict(failed)) if failed else rows
+                return rows, timed.column(0)
+            case Ingestion():
+                return rows, pa.chunked_array([np.full(rows.num_rows, self._clock)])
+        return rows, None
 
     def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-        rows = rows.append_column(TIME, times)
+        self._time_is_number = pa.types.is_integer(times.type)
+        rows = rows.append_column(TIME, milliseconds(times))
         if times.null_count:
-            reason = f"the time column {self._node.time!r} is null"
+            reason = f"the time {self._origin} is null"
             rows = self._without(rows, pc.is_null(rows.column(TIME)), reason)
         far = beyond(rows.column(TIME))
         if far is not None:
             rows = self._without(rows, far, self._far_reasons(rows.column(TIME).filter(far)))
         if self._limit is not None:
             ahead = pc.greater(rows.column(TIME), self._limit)
-            reason = f"the time column {self._node.time!r} is too far ahead of the clock (max_skew)"
+            reason = f"the time {self._origin} is too far ahead of the clock (max_skew)"
             rows = self._without(rows, ahead, reason)
         failures = self._tracker.see(rows) if rows.num_rows else {}
         return self._without_failed(rows, failures) if failures else rows
 
     def _without_failed(self, rows: pa.Table, failures: Failures) -> pa.Table:
-        """The rows without those on which the watermark failed."""
+        """The rows without those whose time or watermark could not be computed."""
         places = sorted(failures)
         bad = np.zeros(rows.num_rows, dtype=bool)
         bad[places] = True
@@ -212,10 +223,10 @@ class _SplitReader:
 
     def _far_reasons(self, times: pa.ChunkedArray) -> list[str]:
         """Why rows with these times are dead; timestamps have a unit, numbers may have another."""
-        column, years = self._node.time, "is not within the years 1 to 9999"
+        fact = f"of {self._origin} is not within the years 1 to 9999"
         if not self._time_is_number:
-            return [f"the time of column {column!r} {years}"] * len(times)
-        fact = f"of column {column!r} {years}: is it in milliseconds?"
+            return [f"the time {fact}"] * len(times)
+        fact += ": is it in milliseconds?"
         return [f"the time {time} {fact}" for time in times.to_pylist()]
 
     def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str | list[str]) -> pa.Table:
@@ -234,6 +245,13 @@ class _SplitReader:
         self._flow.dead.add(self._node.name, rows, reasons, self._flow.raw)
 
 
+@lru_cache(maxsize=64)
+def _time_kernel(node: Read) -> Kernel:
+    """The compiled event time of an input, once per process."""
+    assert isinstance(node.time, ComputedTime)
+    return compile_chain([SelectStep(columns=(("time", node.time.expr),))], node.schema)
+
+
 def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value or b"")
 
@@ -241,7 +259,7 @@ def _bytes(value: Any) -> bytes:
 def encodable(program: Program, node: Read) -> tuple[str, ...]:
     """Text columns that only operators which aggregate before they send will see."""
     keys: set[str] = set()
-    watched = columns_watched(node.watermark, tuple(node.schema.names))
+    watched = columns_watched(node.time, node.watermark, tuple(node.schema.names))
     for consumer, _ in program.consumers_of(node.name, OUT):
         reached = program.nodes[consumer]
         if not isinstance(reached, Stateful) or not reached.what.encodes_keys:
