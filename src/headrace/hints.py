@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from headrace.errors import PlanError, call_site
@@ -129,12 +129,16 @@ def aggregate(name: str) -> str | None:
     return ours if ours in AGGREGATES else None
 
 
-def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
+def no_such_name(
+    what: str, name: str, known: Iterable[str], columns: Iterable[str] = ()
+) -> AttributeError:
     """The error for `what` (a stream, a keyed stream, headrace) not having `name`."""
     if name.startswith("_"):
         return AttributeError(f"{what} has no {name!r}")
     near, method = nearest(name, known), _ELSEWHERE.get(name)
-    if name in _INSTEAD:
+    if name in columns:
+        hint = _column_hint(name)
+    elif name in _INSTEAD:
         hint = _INSTEAD[name]
     elif (ours := aggregate(name)) and ours not in near:
         counts = "" if ours == "count" else '"x"'
@@ -144,6 +148,20 @@ def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
     else:
         hint = f"Did you mean {' or '.join(near)}?" if near else "The guide lists all names."
     return UnknownNameError("HR-PLAN-060", f"{what} has no {name!r}", hint, site=call_site())
+
+
+def no_item(what: str, item: object, columns: Sequence[str]) -> PlanError:
+    """The error for an item of a stream: a column by its name, or a row by its number."""
+    rows = "Its rows are not in this process: show() prints the first ones, head(n) returns them."
+    hint = _column_hint(str(item)) if item in columns else rows
+    return PlanError("HR-PLAN-060", f"{what} has no [{item!r}]", hint, site=call_site())
+
+
+def _column_hint(name: str) -> str:
+    return (
+        f'A column is written as text, hr.col("{name}"), or of the row: select("{name}"), '
+        f'where("{name} is not null"), where(lambda r: r.{name} > 1).'
+    )
 
 
 class UnknownArgumentError(PlanError, TypeError):

@@ -133,3 +133,80 @@ def test_an_input_or_output_that_cannot_be_opened_names_the_line(
     with pytest.raises(HeadraceError) as caught:
         drive(job, tmp_path / "job")
     assert "test_words.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda s: s["k"], 'A column is written as text, hr.col("k")'),
+        (lambda s: s.k, 'A column is written as text, hr.col("k")'),
+        (lambda s: s[0], "show() prints the first ones, head(n) returns them"),
+        (list, "show() prints the first ones, head(n) returns them"),
+    ],
+)
+def test_columns_and_rows_are_no_parts_of_a_stream(write: Any, says: str) -> None:
+    with pytest.raises(PlanError, match=r"HR-PLAN-060.*test_words\.py") as caught:
+        write(stream(hr.Job("j")))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda: hr.col("v").sum(), 'hr.sum("x")'), (lambda: hr.col("v").avg(), 'hr.mean("x")'),
+        (lambda: hr.col("k").str, "hr.upper(x)"),
+    ],
+)  # fmt: skip
+def test_what_an_expression_has_not_is_answered(write: Any, says: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        write()
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "code"),
+    [
+        ("files:out", {"format": "csv"}, "HR-OUTPUT-008"), ("files:", {}, "HR-OUTPUT-001"),
+        ("files:out", {"mode": "overwrite"}, "HR-OUTPUT-008"), ("log:a b", {}, "HR-OUTPUT-001"),
+        ("console:", {"rowz": 3}, "HR-OUTPUT-008"),
+        ("collect:", {"mode": "append"}, "HR-OUTPUT-008"),
+        ("log:topic", {"format": "json"}, "HR-OUTPUT-008"),
+    ],
+)  # fmt: skip
+def test_an_output_with_wrong_options_is_refused_when_built(
+    uri: str, options: dict[str, Any], code: str
+) -> None:
+    job = hr.Job("j")
+    stream(job).write(uri, **options)
+    with pytest.raises(PlanError, match=rf"{code}.*test_words\.py"):
+        job.check()
+
+
+def test_aggregates_as_text_need_a_key_or_a_window_too() -> None:
+    job = hr.Job("j")
+    stream(job).agg("sum(v) as s").write("collect:")
+    with pytest.raises(PlanError, match="HR-PROCESS-001"):
+        job.check()
+
+
+def test_columns_are_added_by_keyword_by_text_and_by_name() -> None:
+    rows = stream(hr.Job("j"))
+    found = rows.with_columns({"a b": "v + 1"}, "v + 2 as y", hr.col("v").alias("z"), w="v * 9")
+    assert found.head().to_pylist() == [
+        {"k": "a", "v": 1, "t": 1, "a b": 2, "y": 3, "z": 1, "w": 9}
+    ]
+    for twice in (rows.with_columns({"y": "v"}, y="v"), rows.with_columns("v as y", "v + 1 as y")):
+        with pytest.raises(PlanError, match="HR-PLAN-015"):
+            twice.head()
+    with pytest.raises(PlanError, match='"v \\+ 1 as new_name"'):
+        rows.with_columns("v + 1").head()
+
+
+def test_texts_in_arrays_and_structs_are_columns() -> None:
+    rows = stream(hr.Job("j"))
+    found = rows.select(
+        a=hr.array("k", hr.lit("x")), s=hr.struct("k", n="v", one=1, text=hr.lit("x"), no=None)
+    )
+    assert found.head().to_pylist() == [
+        {"a": ["a", "x"], "s": {"k": "a", "n": 1, "one": 1, "text": "x", "no": None}}
+    ]

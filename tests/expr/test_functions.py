@@ -49,7 +49,7 @@ CALLS = [
     (f.size("xs"), "size(xs)"),
     (f.array_concat("xs", "ys"), "array_concat(xs, ys)"),
     (f.element_at("m", "k"), "element_at(m, 'k')"),
-    (f.struct(a=col("n"), b="x"), "named_struct('a', n, 'b', 'x')"),
+    (f.struct(a=col("n"), b=lit("x")), "named_struct('a', n, 'b', 'x')"),
     (f.like("s", "a/%", "/"), "s like 'a/%' escape '/'"),
     (f.locate("a", "s"), "position('a' in s)"),
     (col("n").bitwise_and(3).bitwise_or(col("n").bitwise_not()), "n & 3 | ~n"),

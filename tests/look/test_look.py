@@ -320,3 +320,30 @@ def test_what_is_computed_of_aggregates_is_shown_as_written():
     assert sorted(values(running.head(12, quiet=True), "above")) == [
         n for n in range(0, 12, 2) for _ in "ab"
     ]
+
+
+def test_it_stops_nothing_else_on_the_same_line():
+    job = hr.Job("look")
+    read = job.read(rows(4))
+
+    def where(condition, *, look=True):  # one line for all, as in a prompt or a helper function
+        found = read.where(condition)
+        return found.head().num_rows if look else found.write("collect:")
+
+    with pytest.raises(hr.PlanError, match="vv"):
+        where("vv > 1")
+    assert where("v > 1") == 2
+    where("v > 2", look=False)
+    job.check()
+    where("vvv > 2", look=False)
+    with pytest.raises(hr.PlanError, match="vvv"):
+        job.check()
+
+
+def test_a_name_that_cannot_be_is_a_mistake_of_the_step_that_was_to_have_it():
+    job = hr.Job("look")
+    with pytest.raises(hr.PlanError):
+        (read := job.read(rows(4)).where("v > 1").named("/no")).map(lambda r: r).head()
+    read.write("collect:")
+    with pytest.raises(hr.PlanError, match="/no"):
+        job.check()

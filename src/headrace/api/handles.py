@@ -19,6 +19,7 @@ from headrace.callables import PyFunction, is_lambda, site_of
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, as_expr
+from headrace.ops.agg.named import bare_sql
 from headrace.ops.agg.order import is_sortable
 from headrace.ops.contract import ChunkSpec, Spec
 from headrace.ops.join.sides import GONE
@@ -246,6 +247,14 @@ class StepBuilder:
         self.unique(every)
         return picked
 
+    def named(
+        self, columns: Iterable[Mapping[str, object] | object], exprs: Mapping[str, object]
+    ) -> dict[str, object]:
+        """Columns by their names: those of mappings and of `exprs`, and what carries its name."""
+        every = [c if isinstance(c, Mapping) else self.pick([c]) for c in columns] + [exprs]
+        self.unique([name for found in every for name in found])
+        return {name: spec for found in every for name, spec in found.items()}
+
     def require_columns(self, names: Iterable[str]) -> None:
         """Report each of `names` that is not a column."""
         self.report(*cols.unknown(names, self.schema, self.site))
@@ -331,6 +340,6 @@ def flat(names: Iterable[Any]) -> list[Any]:
 def _unnamed(expr: Expr) -> PlanError:
     return PlanError(
         "HR-PLAN-015",
-        f"the column {expr.sql()!r} has no name",
-        f'Name it with a keyword: new_name="{expr.sql()}".',
+        f"the column {bare_sql(expr.sql())!r} has no name",
+        f'Name it: "{bare_sql(expr.sql())} as new_name", or by a keyword: new_name=...',
     )

@@ -244,12 +244,12 @@ def check_place(uri: object, method: str) -> None:
 
 
 def check_kind(uri: object, method: str, options: Mapping[str, Any]) -> None:
-    """Refuse a text that names no kind of input (to "read") or output (to "write").
+    """Refuse a text that names no kind of input (to "read"), or no output that could be opened.
 
     What is made in the program has its options where it is made.
     """
     if isinstance(uri, str):
-        (check_input if method == "read" else check_output)(uri)
+        check_input(uri) if method == "read" else check_output(uri, options)
     elif options:
         raise InputError(
             "HR-INPUT-013",

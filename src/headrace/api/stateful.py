@@ -183,7 +183,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
 class NeedsKey(Results[StreamT, TimedT, JoinT, TableT]):
     """The methods of `KeyedState` on a stream without a key: they say what is missing."""
 
-    def agg(self, **options: Any) -> StreamT:
+    def agg(self, *aggregates: Any, **options: Any) -> StreamT:
         """Refused: running aggregates belong to a key. Say `.key_by(...)` or `.window(...)`."""
         return self._stream(refuse_unkeyed(self._step(), "agg", windowed=True))
 

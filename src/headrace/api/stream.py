@@ -29,7 +29,7 @@ from headrace.callables import is_lambda
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
-from headrace.hints import named_arguments, no_such_name
+from headrace.hints import named_arguments, no_item, no_such_name
 from headrace.ops.stream.best_rows import RANK, Best
 from headrace.ops.stream.chunk_steps import Explode
 from headrace.ops.tables import column_types
@@ -93,18 +93,23 @@ class Stream(
         return self._stream(step.columns("select", {**picked, **exprs}))
 
     def with_columns(
-        self, *, types: Mapping[str, Any] | ColumnLike = None, **exprs: ColumnLike
+        self,
+        *columns: Mapping[str, ColumnLike] | str | Expr,
+        types: Mapping[str, Any] | ColumnLike = None,
+        **exprs: ColumnLike,
     ) -> Stream:
         """All columns, and these: new ones at the end, known ones replaced in place.
 
+        Also written `with_columns({"a b": "x + 1"})` and `with_columns("x + 1 as y")`.
         A Python function computes a column of the row: `def f(row) -> float`, or of the type that
         `types` says, `types={"x": "double"}`; so does a lambda that is no expression. It sees the
         row as it came, and a row on which it raises is a dead letter.
         """
         step = self._step()
         kinds = types if is_types(types) else {}
-        columns = exprs if types is None or is_types(types) else {"types": types, **exprs}
-        return self._stream(with_python_columns(step, columns, kinds))
+        new = step.named(columns, exprs)
+        new = new if types is None or is_types(types) else {"types": types, **new}
+        return self._stream(with_python_columns(step, new, kinds))
 
     def drop(self, *names: str | Sequence[str]) -> Stream:
         """All columns but these."""
@@ -304,10 +309,10 @@ class Stream(
     ) -> None:
         """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
         step = self._step(name, was)
+        chosen = {**({"format": format} if format else {}), **options}
         with self._draft.attempt(step.site):
             check_place(uri, "write")
-            check_kind(uri, "write", options)
-        chosen = {**({"format": format} if format else {}), **options}
+            check_kind(uri, "write", chosen)
         place = place_name(uri) if points_somewhere(str(uri)) else ""
         node = Write(schema=self.schema, uri=str(uri), options=chosen, **step.common())
         step.add(node, "write", place)
@@ -315,7 +320,11 @@ class Stream(
     if not TYPE_CHECKING:
 
         def __getattr__(self, method: str) -> Any:
-            raise no_such_name("a stream", method, dir(type(self)))
+            columns = self.schema.names if "_edge" in self.__dict__ else ()
+            raise no_such_name("a stream", method, dir(type(self)), columns)
+
+        def __getitem__(self, item: object) -> Any:
+            raise no_item("a stream", item, self.schema.names)
 
 
 @named_arguments

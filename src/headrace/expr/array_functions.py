@@ -21,8 +21,8 @@ from headrace.expr.types import Term, failing, is_nested, ordered, quote
 
 @function("T T* -> [T]", listed("[{}]"))
 def array(*values: Any) -> Expr:
-    """An array of the values."""
-    return call("array", *values)
+    """An array of columns, or of literals that are not text; of a text it is `lit("x")`."""
+    return call("array", *map(column_of, values))
 
 
 def _size_type(args: Sequence[Term]) -> pa.DataType:
@@ -285,6 +285,6 @@ def _struct(args: Sequence[Term]) -> str:
 declare("named_struct", "any any any* ->", _struct, returns=_struct_type)
 
 
-def struct(**fields: Any) -> Expr:
-    """A struct of named values."""
-    return lit(dict(fields))
+def struct(*columns: str, **fields: Any) -> Expr:
+    """A struct of columns by their names, and of columns or literals under others."""
+    return lit({n: column_of(v) for n, v in ({c: c for c in columns} | fields).items()})

@@ -22,7 +22,7 @@ from headrace.expr import tree
 from headrace.expr.operators import TRACING, ColumnOperators, NotAValue, Untraceable
 from headrace.expr.parse import parse
 from headrace.expr.tree import literal
-from headrace.hints import nearest
+from headrace.hints import aggregate, nearest
 from headrace.schema import ddl_type, type_of
 
 __all__ = [
@@ -307,6 +307,10 @@ class Expr(ColumnOperators["Expr"], NotAValue):
 
 
 def _no_attribute(name: str) -> str:
+    if ours := aggregate(name):
+        return f'an expression has no {name!r}: aggregates are functions in agg, as hr.{ours}("x")'
+    if name in ("str", "dt", "list", "struct"):
+        return f"an expression has no {name!r}: its functions are names of headrace, as hr.upper(x)"
     near = nearest(name, dir(Expr), 2)
     guess = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"an expression has no {name!r}{guess} (a field of a struct is col(...)[{name!r}])"

@@ -70,6 +70,7 @@ class Draft:
     _renamed: dict[int, Node] = field(default_factory=dict)  # id of a node -> the node now
     _before: list[Node] = field(default_factory=list)  # keeps those ids from being reused
     _looked: list[Node] = field(default_factory=list)  # whose rows were shown
+    _owners: dict[int, Node] = field(default_factory=dict)  # id of a problem -> its step
     _rounds: tuple[int, ...] = ()  # which of the times that a piece of program is written
 
     def report(self, problem: HeadraceError, site: Site | None = None) -> None:
@@ -109,6 +110,7 @@ class Draft:
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
         self._nodes.append(named)
+        self._own_problems(named)
         return named
 
     def rename(self, edge: Edge, name: str, was: str | None, site: Site | None) -> Edge:
@@ -128,6 +130,7 @@ class Draft:
         self._scopes[new] = new
         self._renamed[id(node)] = renamed
         self._before.append(node)
+        self._own_problems(renamed)
         return Edge(renamed, edge.port)
 
     def _rename_both(self, node: Node, name: str, was: str | None, site: Site | None) -> Edge:
@@ -204,10 +207,23 @@ class Draft:
         self._looked.append(edge.node)
 
     def problems_of(self, nodes: Sequence[Node]) -> list[PlanError]:
-        """All problems but those of lines on which only other steps were written."""
+        """All problems but those of other steps, and of lines on which only others were written."""
         names, ours = {n.name for n in nodes}, {n.site for n in nodes}
         others = {n.site for n in self._nodes if n.name not in names} - ours - {None}
-        return [p for p in self.problems if p.site not in others]
+        owners = [self._owners.get(id(p)) for p in self.problems]
+        return [
+            problem
+            for problem, owner in zip(self.problems, owners, strict=True)
+            if (self._now(owner).name in names if owner else problem.site not in others)
+        ]
+
+    def _own_problems(self, node: Node) -> None:
+        """What has been reported since the last step was written belongs to this one."""
+        for problem in reversed(self.problems):
+            if id(problem) in self._owners:
+                break
+            if problem.site == node.site:
+                self._owners[id(problem)] = node
 
     def only(self, nodes: Sequence[Node]) -> Draft:
         """A draft of its own with these of the steps, under the names that they have here."""

@@ -123,11 +123,14 @@ class ConsoleSink(Sink):
         Console(file=stream).print(table)
 
 
-def _open(o: OutputRequest) -> Sink:
+def _check(o: OutputRequest) -> None:
     refuse_unknown(o, ("format", "rows", "stream"))
     if o.options.get("format") not in (None, "table", "lines", "json"):
         hint = 'Pass format="table", "lines" or "json".'
         raise bad_option(o, "format", o.options["format"], hint)
+
+
+def _open(o: OutputRequest) -> Sink:
     return ConsoleSink(o.schema, o.staged, o.name, **o.options)
 
 
@@ -135,7 +138,7 @@ def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
     return "", {**about["options"], "format": about["format"]}
 
 
-CONSOLE = OutputKind(_open, _reopen)
+CONSOLE = OutputKind(_check, _open, _reopen)
 
 
 def reopened(path: str) -> TextIO:

@@ -187,6 +187,7 @@ class OutputRequest:
 class OutputKind(NamedTuple):
     """A scheme of output URIs."""
 
+    check: Callable[[OutputRequest], None]  # refuses wrong options; looks at nothing outside
     open: Callable[[OutputRequest], Sink]
     # of a description: the text after the colon, and the options, that open the same sink again
     reopen: Callable[[Description], tuple[str, dict[str, Any]]]

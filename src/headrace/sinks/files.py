@@ -285,18 +285,22 @@ class FilesSink(Sink):
             ) from cause
 
 
-def _open(o: OutputRequest) -> Sink:
+def _check(o: OutputRequest) -> None:
     refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
     if not o.rest:
         raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
-    append = appends(o)
+    appends(o)
     size, format = o.options.get("target_file_mb", 1), o.options.get("format")
     if format not in (None, "parquet", "json"):
         raise bad_option(o, "format", o.options["format"], 'Pass format="parquet" or "json".')
     if not isinstance(size, int | float) or size <= 0:
         hint = "Give the size of a file in megabytes, above 0."
         raise bad_option(o, "target_file_mb", size, hint)
-    target, format = Path(os.path.abspath(os.path.expanduser(o.rest))), format or "parquet"
+
+
+def _open(o: OutputRequest) -> Sink:
+    target = Path(os.path.abspath(os.path.expanduser(o.rest)))
+    format = o.options.get("format") or "parquet"
     options = {n: v for n, v in o.options.items() if n != "format"}
     return FilesSink(
         target,
@@ -305,14 +309,17 @@ def _open(o: OutputRequest) -> Sink:
         o.name,
         key=o.key,
         format=format,
-        append=append,
+        append=appends(o),
         described={"kind": "files", "place": str(target), "format": format, "options": options},
         **{n: v for n, v in options.items() if n != "mode"},
     )
 
 
-def _open_collect(o: OutputRequest) -> Sink:
+def _check_collect(o: OutputRequest) -> None:
     refuse_unknown(o, ())
+
+
+def _open_collect(o: OutputRequest) -> Sink:
     place = o.rest or o.key
     about = {"kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {}}
     target, job = collect_folder(o.folder, place), Identity(o.folder)
@@ -332,8 +339,8 @@ def _reopen_collect(about: Description) -> tuple[str, dict[str, Any]]:
     return about["place"].removeprefix("collect:"), dict(about["options"])
 
 
-FILES = OutputKind(_open, _reopen)
-COLLECT = OutputKind(_open_collect, _reopen_collect)
+FILES = OutputKind(_check, _open, _reopen)
+COLLECT = OutputKind(_check_collect, _open_collect, _reopen_collect)
 
 
 def chain_of(job: str, key: str) -> str:

@@ -235,17 +235,20 @@ class LogSink(Sink):
         return pa.table({"key": keys, "value": json_values(rows)})
 
 
-def _open(o: OutputRequest) -> Sink:
+def _check(o: OutputRequest) -> None:
     refuse_unknown(o, ("log", "key", "partitions", "mode"))
-    append = appends(o)
+    appends(o)
     try:
-        topic = check_name(o.rest)
+        check_name(o.rest)
     except LogError as cause:
         raise OutputError("HR-OUTPUT-001", cause.message, cause.hint) from cause
+
+
+def _open(o: OutputRequest) -> Sink:
     log = EmbeddedLog(Settings.load(log=o.options.get("log")).log)
     options = {n: v for n, v in o.options.items() if n in ("key", "partitions")}
-    job = Identity(o.folder)
-    return LogSink(log, topic, o.schema, o.staged, job, o.name, id=o.key, append=append, **options)
+    job, append = Identity(o.folder), appends(o)
+    return LogSink(log, o.rest, o.schema, o.staged, job, o.name, id=o.key, append=append, **options)
 
 
 def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
@@ -253,7 +256,7 @@ def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
     return topic, {**about["options"], "log": root, "key": about["key"]}
 
 
-LOG = OutputKind(_open, _reopen)
+LOG = OutputKind(_check, _open, _reopen)
 
 
 def _within(producer: str, timeline: str) -> str:

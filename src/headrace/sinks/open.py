@@ -43,24 +43,32 @@ def open_sink(
     key: str | None = None,
 ) -> Sink:
     """The sink that `uri` names, for output `name` of the job in `folder`."""
-    check_output(uri)
+    check_kind(uri)
     scheme, _, rest = uri.partition(":")
     key = name if key is None else key
     request = OutputRequest(uri, rest, schema, dict(options or {}), folder, name, key)
+    KINDS[scheme].check(request)
     return KINDS[scheme].open(request)
 
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
     kind = description["kind"]
-    check_output(f"{kind}:{description['place']}")  # another version may have written it
+    check_kind(f"{kind}:{description['place']}")  # another version may have written it
     rest, options = KINDS[kind].reopen(description)
     schema = unpacked(description["schema"])
     return open_sink(f"{kind}:{rest}", schema, options, folder, name, key)
 
 
-def check_output(uri: str) -> None:
-    """Refuse a URI that names no kind of output; looks at the text only."""
+def check_output(uri: str, options: Mapping[str, Any]) -> None:
+    """Refuse an output that cannot be opened anywhere; looks at the texts only."""
+    check_kind(uri)
+    scheme, _, rest = uri.partition(":")
+    KINDS[scheme].check(OutputRequest(uri, rest, pa.schema([]), dict(options), "", "", ""))
+
+
+def check_kind(uri: str) -> None:
+    """Refuse a URI that names no kind of output."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise OutputError(
