@@ -6,7 +6,7 @@ within the years 1 to 9999; it never wraps round to a valid time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,30 @@ def flat(column: Column) -> pa.Array:
     if isinstance(joined, pa.ChunkedArray):
         return pa.concat_arrays(joined.chunks) if joined.num_chunks else pa.array([], column.type)
     return joined
+
+
+def owned(table: pa.Table, source: pa.Table | None = None) -> pa.Table:
+    """A user's table in memory of its own, but for columns of `source` that it passes on.
+
+    Arrow refers to the memory of NumPy arrays, which user code may fill again: `pa.array(BUFFER)`.
+    """
+    ours = set[int]() if source is None else _addresses(source.columns)
+    columns = [c if _addresses([c]) <= ours else _copied(c) for c in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def owned_array(array: pa.Array) -> pa.Array:
+    """The same for one array."""
+    return pa.concat_arrays([array, array[:0]])  # of one alone there would be no copy
+
+
+def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array(map(owned_array, column.chunks), column.type)
+
+
+def _addresses(columns: Iterable[pa.ChunkedArray]) -> set[int]:
+    buffers = (b for c in columns for chunk in c.chunks for b in chunk.buffers())
+    return {b.address for b in buffers if b is not None and b.size}
 
 
 def numbers(column: Column) -> npt.NDArray[Any]:

@@ -24,6 +24,7 @@ from unicodedata import normalize
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import owned
 from headrace.schema import ddl_type
 from headrace.values import array_of, as_type
 
@@ -247,10 +248,10 @@ def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
     return array
 
 
-def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A user's table, cast to the schema that it is to have."""
+def fitted(table: pa.Table, schema: pa.Schema, source: pa.Table | None = None) -> pa.Table:
+    """A user's table, made of `source`, cast to the schema that it is to have."""
     columns = {f.name: as_type(table.column(f.name), f.type) for f in schema}
-    return pa.table(columns).cast(schema)
+    return owned(pa.table(columns).cast(schema), source)
 
 
 def plainly(value: Any) -> Any:

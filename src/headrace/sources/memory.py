@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import owned
 from headrace.errors import InputError, call_site
 from headrace.kernel.text_cast import cast_text
 from headrace.rows import fitted, table_of, values_of
@@ -135,7 +136,7 @@ def rows(
     """
     if splits < 1:
         raise InputError("HR-INPUT-013", f"{splits} splits", "Give one split or more.")
-    table = values if isinstance(values, pa.Table) else _table(list(values), schema)
+    table = owned(values) if isinstance(values, pa.Table) else _table(list(values), schema)
     if schema is not None:
         table = _conform(table, schema_of(schema))
     return MemorySource(table, splits)

@@ -221,7 +221,7 @@ def run_batches(step: Python, chunk: pa.Table) -> pa.Table:
     result = step.function.fn(visible(chunk))
     if not isinstance(result, pa.Table):
         raise TypeError(f"expected a pyarrow.Table, got {type(result).__name__}")
-    table = fitted(result, step.schema)
+    table = fitted(result, step.schema, chunk)
     if table.num_rows == chunk.num_rows:
         for name in hidden_columns(chunk):
             table = table.append_column(name, chunk.column(name))

@@ -21,6 +21,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet
 
+from headrace.arrays import owned
 from headrace.chunk import HASH
 from headrace.errors import HeadraceError, StepError
 from headrace.hashing import hash_keys
@@ -106,7 +107,7 @@ class FunctionTable:
     names: tuple[str, ...] = ()  # columns that all rows of a list may leave out
 
     def load(self) -> pa.Table:
-        return as_table(self.function(), self.names)
+        return owned(as_table(self.function(), self.names))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import flat
+from headrace.arrays import flat, owned_array
 from headrace.clock import MIN_TIME
 from headrace.ops.contract import EpochStep
 from headrace.ops.process.function import KeyedProcess
@@ -115,14 +115,13 @@ def _now(declared: ValueState, times: np.ndarray | None, step: EpochStep) -> Any
 def _fitted(name: str, kind: pa.DataType, returned: Any, count: int) -> pa.Array:
     if isinstance(returned, pa.ChunkedArray):
         returned = flat(returned)
-    if isinstance(returned, np.ndarray):
-        returned = returned.copy()  # Arrow would refer to it, and it may be filled again
     try:
         array = (
             as_type(returned, kind) if isinstance(returned, pa.Array) else array_of(returned, kind)
         )
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"self.{name} does not hold {ddl_type(kind)}: {error}") from error
+    array = owned_array(array)
     if len(array) != count:
         raise ValueError(f"self.{name} has {len(array)} values for {count} keys")
     return array

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import integers
+from headrace.arrays import integers, owned
 from headrace.callables import title
 from headrace.chunk import TIME, visible
 from headrace.clock import FIRST_TIME, LAST_TIME, MAX_TIME, MIN_TIME
@@ -36,7 +36,7 @@ def as_table(returned: Any, schema: pa.Schema) -> pa.Table:
     missing = [n for n in schema.names if n not in returned.column_names]
     if missing:
         raise ValueError(f"the table has no column {missing[0]!r}")
-    return returned.select(schema.names).cast(schema)
+    return owned(returned.select(schema.names).cast(schema))
 
 
 def with_event_time(
