@@ -47,6 +47,7 @@ class Listing:
         ("rows", pa.list_(pa.int64())), ("begins", pa.int64()), ("ends", pa.int64()),
         ("numbers", pa.int64()), ("timings", pa.string()), ("owner", pa.int64()),
     ])  # fmt: skip
+    columns = ("k", "i")
 
     def over(self, laid: WindowedRows) -> WindowResults:
         ids, owners = (column.to_pylist() for column in laid.rows.select(["i", "k"]).columns)

@@ -305,6 +305,7 @@ class _CapturedWindows:
     """A function over windows that returns nothing and holds them for the join."""
 
     schema = _NOTHING
+    columns: Sequence[str] = ()  # it is handed whole rows
     windows: WindowedRows | None = None
 
     def over(self, windows: WindowedRows) -> WindowResults:

@@ -133,12 +133,12 @@ def _hidden(spec: RowWindow, function: Function) -> list[pa.Field]:
 
 
 def _read(function: Function, input: pa.Schema) -> list[str]:
-    """The columns that windows are made of; a function may say so by its `columns`."""
+    """The columns that windows are made of."""
     names = [n for n in input.names if n not in HIDDEN]
     if isinstance(function, Mapping):
         used = {str(a) for agg in function.values() for a in agg.arguments}
     else:
-        used = {*getattr(function, "columns", names)}
+        used = {*function.columns}
     return [n for n in names if n in used]
 
 

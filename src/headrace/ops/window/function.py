@@ -113,6 +113,10 @@ class WindowFunction(Protocol):
     def schema(self) -> pa.Schema:
         """The columns of its results."""
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of a row that it needs."""
+
     def over(self, windowed: WindowedRows) -> WindowResults:
         """The results of these windows."""
 
