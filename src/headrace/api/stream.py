@@ -34,7 +34,7 @@ from headrace.ops.stream.best_rows import RANK, Best
 from headrace.ops.stream.chunk_steps import Explode
 from headrace.ops.tables import column_types
 from headrace.ops.window.evictors import Evictor
-from headrace.ops.window.spec import GeneralWindows
+from headrace.ops.window.firing_spec import GeneralWindows, TriggeredRowWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
@@ -360,18 +360,28 @@ class WindowResult(Stream):
             )
         groups = tuple(dict.fromkeys(["window_start", "window_end", *partition]))
         window = step_of(self._edge.node)
+        what = window.what if isinstance(window, Stateful) else None
+        if isinstance(what, TriggeredRowWindows) and not what.windowing.fires_once:
+            step.report(
+                PlanError(
+                    "HR-STREAM-014",
+                    f"top cannot follow the early results of {what.window}: the bounds of a window "
+                    "of rows move with its rows, so there is no saying which results belong "
+                    "together",
+                    "Leave trigger= out, or use a window of time.",
+                )
+            )
         keys = window.keys[0] if isinstance(window, Stateful) else ()
-        general = isinstance(window, Stateful) and isinstance(window.what, GeneralWindows)
-        what = Best(
+        best = Best(
             step.count(rows, "top"),
             by,
             largest,
             each=tuple(k for k in keys if k not in groups),
-            again=general and "pane" in self.schema.names,
+            again=isinstance(what, GeneralWindows) and "pane" in self.schema.names,
             types=column_types(self.schema),
         )
         schema = pa.schema([*self.schema, RANK]) if len(self.schema) else UNKNOWN
-        return self._timed(step.stateful(what, (groups,), schema))
+        return self._timed(step.stateful(best, (groups,), schema))
 
 
 @named_arguments

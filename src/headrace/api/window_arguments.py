@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.handles import StepBuilder
+from headrace.api.row_window_checks import check_rows
 from headrace.api.window_cut import (
     Cut,
     check,
@@ -82,6 +83,7 @@ class WindowArguments:
                 self.result_time,
                 _kept(self.keep),
             )
+            check_rows(step.edge, windows)
             check(windows, self.time)
             check_patience(step.edge, windows, self.time)
             return windows

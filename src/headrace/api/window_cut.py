@@ -27,14 +27,14 @@ from headrace.ops.window.assigners import AlignedAssigner, Everything, Session, 
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.firing_spec import RESULT_TIMES, GeneralWindows, TriggeredRowWindows
 from headrace.ops.window.spec import (
-    RESULT_TIMES,
     Computed,
     Extras,
     FoldWindows,
-    GeneralWindows,
     PaneFolds,
     PaneWindows,
+    Processing,
     RowWindows,
 )
 from headrace.ops.window.trigger_base import Trigger
@@ -46,6 +46,7 @@ from headrace.schema import TIMESTAMP
 MODES = ("replace", "delta", "retract")
 Function = Callable[[Any, Any], Any] | None
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
+_NUMBER = pa.field("window_number", pa.int64())
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,14 @@ class Cut:
     def fields(self) -> list[pa.Field]:
         """The columns that say which firing a result is of."""
         firing = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
+        number = [_NUMBER] if self.by_rows and self.info and not self.windowing().fires_once else []
         change = [pa.field("change", pa.string())] if self.mode == "retract" else []
-        return [*(pa.field(*f) for f in firing if self.info), *change]
+        return [*number, *(pa.field(*f) for f in firing if self.info), *change]
 
     def spec(self, computed: Computed, keyed: bool) -> Spec:
         """The step that computes `computed` over these windows."""
         if self.by_rows:
-            return RowWindows(computed, self.extras, self.window)
+            return self._of_rows(computed, keyed)
         if self.plain and isinstance(computed, tuple):
             return PaneWindows(self.window, computed, self.keep)
         if self.plain and isinstance(computed, Folding):
@@ -95,9 +97,22 @@ class Cut:
             return FoldWindows(self.window, computed)
         return GeneralWindows(computed, self.extras, self.windowing(), self.evictor, keyed)
 
+    def _of_rows(self, computed: Computed, keyed: bool) -> Spec:
+        """Of windows that rows end: the plain one, unless there is more to remember."""
+        windowing = self.windowing()
+        stores = isinstance(computed, Processing) and bool(computed.values)
+        plain = windowing.fires_once and self.mode == "replace"
+        if plain and self.evictor is None and not stores:
+            return RowWindows(computed, self.extras, self.window)
+        return TriggeredRowWindows(
+            computed, self.extras, windowing, self.evictor, keyed, self.window
+        )
+
     def windowing(self) -> Windowing:
         """How rows are cut by time, and when windows show their results."""
         assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
+        if self.by_rows:  # to the watermark, they have no end
+            assigner = Everything()
         loses = self.may_lose and not self.trigger.safe
         return Windowing(
             assigner,
@@ -144,22 +159,8 @@ def check(cut: Cut, time: str | None) -> None:
             "in which they come",
             "Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
         )
-    if isinstance(window, RowSpec):
-        arguments = [
-            (trigger != AtWatermark() or cut.per_row) and "trigger",
-            cut.lateness and "lateness",
-            cut.evictor is not None and "evict",
-            cut.mode != "replace" and "mode",
-            cut.result_time != "end" and "result_time",
-        ]
-        for name in filter(None, arguments):
-            raise PlanError(
-                "HR-WINDOW-037",
-                f"{name}= has no meaning for {window}, which its rows close",
-                f"Leave {name}= out, or use a window of time.",
-            )
-        return
-    _check_result_time(cut)
+    if not cut.by_rows:
+        _check_result_time(cut)
     if cut.lateness and time == "processing":
         raise PlanError(
             "HR-WINDOW-038",
@@ -279,7 +280,8 @@ def check_patience(edge: Edge, cut: Cut, time: str | None) -> None:
     window, trigger, lateness = cut.window, cut.trigger, cut.lateness
     ingestion = _by_ingestion(edge.node)
     if not lateness and _fires_late(trigger):
-        can = time != "processing" and not ingestion and not isinstance(window, Everything)
+        can = time != "processing" and not ingestion
+        can = can and not isinstance(window, Everything | RowSpec)
         raise PlanError(
             "HR-TRIGGER-012",
             f"the trigger ({trigger}) says what to do with late rows, but without lateness= a "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import pyarrow as pa
 
 from headrace.api.handles import PLAIN, AnyStream, StepBuilder
+from headrace.api.row_window_checks import check_stored
 from headrace.api.stateful import finished, fold_function, reduce_function, split_names
 from headrace.api.window_cut import (
     BOUNDS,
@@ -154,12 +155,8 @@ class WindowedStream(Generic[ResultT]):
         with self._draft.attempt(step.site):
             _check_process(fn)
             _check_arguments(method)
-            if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
-                raise PlanError(
-                    "HR-WINDOW-044",
-                    f"{type(fn).__name__} stores values, which windows of rows cannot",
-                    "Keep them in a keyed process function after it.",
-                )
+            if isinstance(fn, WindowProcess) and fn.values:
+                check_stored(self._cut, fn)
             if self._cut.mode == "retract":
                 raise PlanError(
                     "HR-WINDOW-040",

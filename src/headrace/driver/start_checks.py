@@ -22,7 +22,7 @@ from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.values import upstream
 from headrace.errors import OutputError, PlanError, StateError, written_at
 from headrace.ops.window.assigners import Everything
-from headrace.ops.window.spec import GeneralWindows
+from headrace.ops.window.firing_spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
 from headrace.plan.comparison import Comparison, Drop, consent, named

@@ -11,7 +11,7 @@ from headrace.driver.start_checks import never_fires
 from headrace.inspect.progress import moment, span
 from headrace.inspect.why_case import Reason, Reasons, WhyCase
 from headrace.ops.window.assigners import Everything
-from headrace.ops.window.spec import GeneralWindows
+from headrace.ops.window.firing_spec import FiringWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtWatermark
 from headrace.plan.nodes import Node, Stateful
@@ -146,10 +146,10 @@ def _early(node: Node | None) -> Trigger | None:
     return windows.windowing.trigger if windows is not None and endless else None
 
 
-def _windows(node: Node | None) -> GeneralWindows | None:
+def _windows(node: Node | None) -> FiringWindows | None:
     """What a step does, if it has windows with a trigger."""
     what = node.what if isinstance(node, Stateful) else None
-    return what if isinstance(what, GeneralWindows) else None
+    return what if isinstance(what, FiringWindows) else None
 
 
 def waiting_clocks(case: WhyCase) -> Reasons:

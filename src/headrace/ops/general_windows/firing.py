@@ -14,12 +14,13 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Index, Mask, Times, flat, timestamps
+from headrace.arrays import Index, Mask, Times, timestamps
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.order import group_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
+from headrace.ops.general_windows.stored_values import ValueStore
 from headrace.ops.general_windows.window_state import (
     EARLIEST,
     END,
@@ -33,20 +34,19 @@ from headrace.ops.general_windows.window_state import (
     WindowState,
     same_bounds,
 )
-from headrace.ops.keys import key_numbers
-from headrace.ops.tables import derived_rows, side_by_side, with_column
+from headrace.ops.tables import derived_rows
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
-from headrace.ops.window.function import StoredValues, WindowedRows, WindowFunction, WindowResults
-from headrace.ops.window.process import ProcessAggregates, ProcessRows
-from headrace.ops.window.trigger_base import Facts
+from headrace.ops.window.function import WindowedRows, WindowFunction, WindowResults
+from headrace.ops.window.process import ProcessAggregates
+from headrace.ops.window.trigger_base import Extent, Facts
 from headrace.ops.window.triggers import Windowing
-from headrace.state.table import TableSpec
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
 CHANGE = "change"
-TIMINGS = ["early", "on time", "late"]
+NUMBER = "window_number"  # which of its key's windows a result is of, where rows end them
+TIMINGS = ["early", "on time", "late", "end"]  # the last: rows end it, and the input has ended
 
 
 class WindowFiring:
@@ -65,7 +65,10 @@ class WindowFiring:
         self.memory = ValueStore(work[0] if work else None, keys)
         names = work[0].schema.names if work else list(state.main)
         self._values = [output.field(name) for name in names]
-        self._retraction = Retraction(self._values) if windowing.mode == "retract" else None
+        self._retraction = self._retracting() if windowing.mode == "retract" else None
+
+    def _retracting(self) -> Retraction:
+        return Retraction(self._values)
 
     # what was emitted, so that it can be retracted
 
@@ -93,7 +96,11 @@ class WindowFiring:
             old = windows.filter(pa.array(self._retraction.emitted(windows)))
             final = np.zeros(old.num_rows, np.bool_)  # a window that was final is no longer stored
             labels = (self._retraction.timing(old), final)
-            self._emit(old, self._retraction.values(old), step, labels, sign="-")
+            self._emit(self._as_emitted(old), self._retraction.values(old), step, labels, sign="-")
+
+    def _as_emitted(self, windows: pa.Table) -> pa.Table:
+        """The windows as they were when they last fired."""
+        return windows
 
     # one epoch
 
@@ -116,7 +123,7 @@ class WindowFiring:
                 step.tables[table].put(timers)
 
     def _facts(self, windows: pa.Table, touched: Mask, step: EpochStep) -> Facts:
-        names = (START, TIME, PANES, FIRST, FIRED, *self._state.times)
+        names = (PANES, FIRST, FIRED, *self._state.times)
         columns = {n: windows.column(n).to_numpy() for n in names}
         watched = {**self._state.since, **self._state.ever, **self._state.base}
         results = self._state.results(windows, watched)
@@ -125,30 +132,37 @@ class WindowFiring:
             first = values[f"{agg.column}.first"]
             values[base] = np.where(np.isnan(values[base]), first, values[base])
         counts = {n: np.nan_to_num(values[n]).astype(np.int64) for n in ("$new", "$rows")}
-        floor = floor_of(step.after, self._windowing.lateness)
         return Facts(
-            start=columns[START],
-            end=columns[TIME],
+            extent=self._extent(windows, step),
             rows=counts["$rows"],
             new=counts["$new"],
             touched=touched,
-            expires=columns[TIME] < floor,
             panes=columns[PANES],
             first=columns[FIRST],
             fired=columns[FIRED],
             before=step.before,
             after=step.after,
             clock=step.clock,
-            slack=self._windowing.assigner.slack,
             values=values,
             times={n: columns[n] for n in self._state.times},
         )
 
+    def _extent(self, windows: pa.Table, step: EpochStep) -> Extent:
+        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        return Extent(
+            start,
+            end,
+            closes=(end > step.before) & (end <= step.after),
+            late=end <= step.before,
+            expires=end < floor_of(step.after, self._windowing.lateness),
+            shown=(start, end - self._windowing.assigner.slack),
+        )
+
     def _fire(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
         fired = windows.filter(pa.array(fire))
-        timing, final = _timing(facts.end, step), facts.expires
+        timing, final = self._timing(windows, step), facts.expires
         fired, results = self._results(fired, final[fire], step)
-        if self.memory.used:
+        if self._renews:
             windows = _put_back(windows, fired, fire)
         step.faults.extend(results.faults)
         self._retract(fired, step)
@@ -161,7 +175,23 @@ class WindowFiring:
         windows = self._state.reset(windows, fire, counts, step.clock, step.epoch)
         if self._retraction is None:
             return windows
-        return self._retraction.remember(windows, fire, results, timing)
+        return self._retraction.remember(
+            windows, fire, self._emitted(windows, owners, results), timing
+        )
+
+    @property
+    def _renews(self) -> bool:
+        """Whether windows have other columns when their results are known."""
+        return self.memory.used
+
+    def _emitted(self, windows: pa.Table, owners: Index, results: WindowResults) -> WindowResults:
+        """The results with all that is needed to retract them."""
+        return results
+
+    def _timing(self, windows: pa.Table, step: EpochStep) -> Index:
+        end = windows.column(TIME).to_numpy()
+        timing: Index = np.where(end <= step.before, 2, np.where(end <= step.after, 1, 0))
+        return timing
 
     def _results(
         self, fired: pa.Table, final: Mask, step: EpochStep
@@ -176,6 +206,7 @@ class WindowFiring:
         if self._stored_rows is None:
             return self._processed(fired, final, step)
         rows, starts, epochs = self._stored_rows.of(fired, step)
+        fired = self._holding(fired, rows, starts)
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
         numbers = group_numbers(starts, rows.num_rows)[keep]
         with_rows, starts = np.unique(numbers, return_index=True)  # a window may have none left
@@ -187,6 +218,10 @@ class WindowFiring:
         fired, results = self._called(function.over, windowed, fired, with_rows, step)
         faults = self._stored_rows.blamed([*faults, *results.faults], step)
         return fired, WindowResults(results.values, with_rows[results.windows], faults)
+
+    def _holding(self, windows: pa.Table, rows: pa.Table, starts: Index) -> pa.Table:
+        """The windows, when it is known which rows they hold."""
+        return windows
 
     def _processed(
         self, fired: pa.Table, final: Mask, step: EpochStep
@@ -205,15 +240,15 @@ class WindowFiring:
     def _windowed(
         self, rows: pa.Table, starts: Index, windows: pa.Table, step: EpochStep
     ) -> WindowedRows:
-        ends = windows.column(TIME).to_numpy()
+        begins, ends = self._bounds(windows)
         return WindowedRows(
             rows=rows,
             starts=starts,
             keys=windows.select([HASH, *self._keys]),
-            begins=windows.column(START).to_numpy(),
-            ends=ends - self._windowing.assigner.slack,
-            panes=windows.column(PANES).to_numpy(),
-            timings=[TIMINGS[i] for i in _timing(ends, step)],
+            begins=begins,
+            ends=ends,
+            panes=self._panes(windows),
+            timings=[TIMINGS[i] for i in self._timing(windows, step)],
             finals=[],
             watermark=step.after,
             clock=step.clock,
@@ -271,11 +306,11 @@ class WindowFiring:
         if not windows.num_rows:
             return
         timing, final = labels
-        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
-        shown_end = end - self._windowing.assigner.slack
-        columns = {"window_start": _bounds(start), "window_end": _bounds(shown_end)}
+        start, end = self._bounds(windows)
+        columns = {"window_start": _moments(start), "window_end": _moments(end)}
+        columns[NUMBER] = windows.column(START)
         retracted = 1 if sign == "-" else 0
-        columns["pane"] = pa.array(windows.column(PANES).to_numpy() - retracted)
+        columns["pane"] = pa.array(self._panes(windows) - retracted)
         columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.repeat(sign, windows.num_rows)
@@ -283,9 +318,19 @@ class WindowFiring:
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
         hashes = windows.column(HASH).to_numpy()
-        step.out.append(derived_rows(chunk, hashes.view(np.int64), self._times(windows, end)))
+        step.out.append(derived_rows(chunk, hashes.view(np.int64), self._times(windows)))
 
-    def _times(self, windows: pa.Table, end: Times) -> Times:
+    def _bounds(self, windows: pa.Table) -> tuple[Times, Times]:
+        """The bounds that windows show."""
+        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        return start, end - self._windowing.assigner.slack
+
+    def _panes(self, windows: pa.Table) -> Times:
+        """How often windows have fired before."""
+        panes: Times = windows.column(PANES).to_numpy()
+        return panes
+
+    def _times(self, windows: pa.Table) -> Times | None:
         """A result's time is its window's last millisecond, or that of one of its rows.
 
         The former is the last in which the window is open, beyond the end that it shows if it has
@@ -293,6 +338,7 @@ class WindowFiring:
         """
         name = next((n for n in (EARLIEST, LATEST) if n in self._state.ever), None)
         if name is None:
+            end: Times = windows.column(TIME).to_numpy()
             return end - 1
         found = self._state.results(windows, {name: self._state.ever[name]})
         times: Times = found.column(name).to_numpy()
@@ -319,91 +365,11 @@ def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:
     return pa.concat_tables([windows, fired]).take(pa.array(place)).combine_chunks()
 
 
-def _timing(end: Times, step: EpochStep) -> Index:
-    late: Index = np.where(end <= step.before, 2, np.where(end <= step.after, 1, 0))
-    return late
-
-
 def _floats(column: pa.ChunkedArray) -> np.ndarray:
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     return values
 
 
-def _bounds(times: Times) -> pa.Array:
+def _moments(times: Times) -> pa.Array:
     """Bounds as timestamps; null where there is none."""
     return timestamps(times, (times > MIN_TIME) & (times < FOREVER))
-
-
-# Values of process functions: those per key in a table, those per window with the window.
-
-
-VALUES = "values"
-_OWN, _SET = "$own.", "$own"
-
-
-class ValueStore:
-    """Loads the values of a function for some windows, and stores them again."""
-
-    def __init__(self, function: WindowFunction | None, keys: Sequence[str]) -> None:
-        self._process = function if isinstance(function, ProcessRows) else None
-        self._identity = [HASH, *keys]
-        self._key_values, self._own = (
-            self._process.value_schema(per_window) if self._process else pa.schema([])
-            for per_window in (False, True)
-        )
-
-    @property
-    def used(self) -> bool:
-        return bool(len(self._key_values) or len(self._own))
-
-    def fields(self) -> list[pa.Field]:
-        """The columns of the values per window."""
-        if not len(self._own):
-            return []
-        return [pa.field(_SET, pa.bool_()), *(f.with_name(f"{_OWN}{f.name}") for f in self._own)]
-
-    def spec(self, keys: pa.Schema) -> TableSpec | None:
-        return TableSpec(VALUES, keys, self._key_values) if len(self._key_values) else None
-
-    def recall(self, windows: pa.Table, step: EpochStep) -> StoredValues | None:
-        """The stored values of these windows and their keys."""
-        if self._process is None or not self.used:
-            return None
-        identity = windows.select(self._identity)
-        number, first = key_numbers(identity)
-        keys: list[dict[str, object]] = [{} for _ in first]
-        if len(self._key_values):
-            stored, present = step.tables[VALUES].get(identity.take(pa.array(first)))
-            keys = self._process.loaded(stored, present, per_window=False)
-        own: list[dict[str, object]] = [{} for _ in number]
-        if len(self._own):
-            present = windows.column(_SET).fill_null(False).to_numpy()
-            names = [f"{_OWN}{n}" for n in self._own.names]
-            stored = windows.select(names).rename_columns(self._own.names)
-            own = self._process.loaded(stored, present, per_window=True)
-        return StoredValues(number, keys, own)
-
-    def store_keys(self, memory: StoredValues, windows: pa.Table, step: EpochStep) -> None:
-        if self._process is None or not len(self._key_values):
-            return
-        identity = windows.select(self._identity)
-        _, first = key_numbers(identity)
-        rows = identity.take(pa.array(first))
-        values = self._process.stored(memory.keys, per_window=False)
-        step.tables[VALUES].put(side_by_side(rows, values))
-
-    def store_own(self, memory: StoredValues, windows: pa.Table, at: Index) -> pa.Table:
-        """The windows, with new values for those `at` these places."""
-        if self._process is None or not len(self._own):
-            return windows
-        values = self._process.stored(memory.windows, per_window=True)
-        place = np.arange(windows.num_rows)
-        place[at] = windows.num_rows + np.arange(len(at))
-        for name in self._own.names:
-            column = f"{_OWN}{name}"
-            both = [flat(windows.column(column)), flat(values.column(name))]
-            new = pa.concat_arrays(both).take(pa.array(place))
-            windows = with_column(windows, column, new)
-        is_set: Mask = windows.column(_SET).fill_null(False).to_numpy().copy()
-        is_set[at] = True
-        return with_column(windows, _SET, pa.array(is_set))

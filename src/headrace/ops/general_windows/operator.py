@@ -131,7 +131,7 @@ class GeneralWindowOperator(Operator):
     # one epoch
 
     def step(self, step: EpochStep) -> None:
-        for part in self._rounds(step) if self._windowing.per_row else [step]:
+        for part in row_rounds(step, self._keys) if self._windowing.per_row else [step]:
             fresh = self._arrived(part)
             if fresh is not None:
                 fresh = self._with_stored(fresh, part)
@@ -141,23 +141,6 @@ class GeneralWindowOperator(Operator):
                 self._forget(windows, touched, part)
         step.tables[WINDOWS].expire(floor_of(step.after, self._windowing.lateness))
         self._look_ahead(step)
-
-    def _rounds(self, step: EpochStep) -> Iterator[EpochStep]:
-        """The epoch a row of each key at a time, in order; then the watermark moves.
-
-        Each is an epoch to what tells rows that a firing has included from those it has not.
-        """
-        last, number = 0, step.epoch * _ROUNDS
-        if step.arrived is not None:
-            rows = in_order(step.arrived)
-            codes = key_groups(rows, [HASH, *self._keys]).codes
-            turn = places_in_group(codes)
-            order = np.argsort(turn, kind="stable")
-            for part in np.split(order, run_starts(turn[order])[1:]):
-                chunk = rows.take(pa.array(part))
-                yield replace(step, inputs=[chunk], after=step.before, epoch=number + last)
-                last += 1
-        yield replace(step, inputs=[None], epoch=number + last)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The stored windows, and what each would emit now."""
@@ -283,6 +266,24 @@ class GeneralWindowOperator(Operator):
             step.wake = MAX_TIME if first is None else first
 
 
+def row_rounds(step: EpochStep, keys: Sequence[str]) -> Iterator[EpochStep]:
+    """The epoch a row of each key at a time, in order; then the watermark moves.
+
+    Each is an epoch to what tells rows that a firing has included from those it has not.
+    """
+    last, number = 0, step.epoch * _ROUNDS
+    if step.arrived is not None:
+        rows = in_order(step.arrived)
+        codes = key_groups(rows, [HASH, *keys]).codes
+        turn = places_in_group(codes)
+        order = np.argsort(turn, kind="stable")
+        for part in np.split(order, run_starts(turn[order])[1:]):
+            chunk = rows.take(pa.array(part))
+            yield replace(step, inputs=[chunk], after=step.before, epoch=number + last)
+            last += 1
+    yield replace(step, inputs=[None], epoch=number + last)
+
+
 def _result_times(windowing: Windowing) -> dict[str, Aggregate]:
     """What the event time of results is made of, where it is not the window's end."""
     if windowing.result_time == "earliest":
@@ -329,7 +330,11 @@ class WindowGroups:
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
         if not np.array_equal(placed.row, np.arange(rows.num_rows)):
             rows = rows.take(pa.array(placed.row))
-        rows = _with(_with(rows, START, placed.start), END, placed.end)
+        return self.of_placed(rows, placed.start, placed.end)
+
+    def of_placed(self, rows: pa.Table, start: Times, end: Times) -> pa.Table:
+        """The windows of rows, each of which is in the window with these bounds."""
+        rows = _with(_with(rows, START, start), END, end)
         return self._joined(rows, partial) if self._assigner.merges else self._same(rows, partial)
 
     def merged(self, windows: pa.Table) -> pa.Table:

@@ -24,12 +24,14 @@ from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec
 
 ROWS = "rows"
-_EPOCH, _NUMBER, _AT, _SINCE, _BLAMED = "$epoch", "$number", "$at", "$since", "$blamed"
-_PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
+ARRIVAL = "$epoch", "$number"  # of a row: it came in this epoch, as so manieth
+_EPOCH, _NUMBER = ARRIVAL
+AT, FROM, _TO = "$at", "$from", "$to"
+_SINCE, _BLAMED = "$since", "$blamed"
+_PLACE = {AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
 _MARKS = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
-_OWN = {"$from": pa.int64(), "$to": pa.int64()}  # the window that an assigner gave the row
-_FROM, _TO = _OWN
+_OWN = {FROM: pa.int64(), _TO: pa.int64()}  # the window that an assigner gave the row
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each arrived
 
@@ -45,16 +47,17 @@ class StoredRows:
     def spec(self) -> TableSpec:
         keys = [self._input.field(k) for k in self._keys]
         number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
-        own = {} if self._assigner.by_time else _OWN
-        place = [pa.field(n, kind) for n, kind in (_PLACE | _MARKS | own).items()]
+        place = [pa.field(n, kind) for n, kind in (_PLACE | _MARKS | self._own_columns()).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
+
+    def _own_columns(self) -> dict[str, pa.DataType]:
+        """What is stored of the window that each row is in."""
+        return {} if self._assigner.by_time else _OWN
 
     def add(self, rows: pa.Table, step: EpochStep) -> None:
         """Store the rows that arrived."""
         names = [HASH, *self._keys, *(f.name for f in self._values)]
-        own: dict[str, Times] = {}
-        if not self._assigner.by_time:
-            rows, own = self._placed(rows, step)
+        rows, own = self._placed(rows, step)
         stored = rows.select(names)
         for name, values in own.items():
             stored = stored.append_column(name, pa.array(values))
@@ -72,11 +75,13 @@ class StoredRows:
         step.tables[ROWS].put(stored)
 
     def _placed(self, rows: pa.Table, step: EpochStep) -> tuple[pa.Table, dict[str, Times]]:
-        """The rows once for each of their windows that is open, and its bounds."""
+        """The rows once for each of their windows that is open, and its bounds, if it is stored."""
+        if self._assigner.by_time:
+            return rows, {}
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
         is_open = placed.end >= floor_of(step.before, self._lateness)
         rows = rows.take(pa.array(placed.row[is_open]))
-        return rows, {_FROM: placed.start[is_open], _TO: placed.end[is_open]}
+        return rows, {FROM: placed.start[is_open], _TO: placed.end[is_open]}
 
     def of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index, Times]:
         """The rows of each window by event time, concatenated; where each window starts; the
@@ -119,18 +124,22 @@ class StoredRows:
         step.tables[ROWS].put(with_column(stored, _BLAMED, pa.array([True])))
         return row.select(columns)
 
-    def _rows_of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
+    def _matching(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Times, Times]:
+        """The stored rows of these windows' keys, and the number of the key of each of both."""
         stored = step.tables[ROWS].match(windows.column(HASH).to_numpy())
         identity = [HASH, *self._keys]
         both = pa.concat_tables([stored.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
-        row_key, window_key = number[: stored.num_rows], number[stored.num_rows :]
+        return stored, number[: stored.num_rows], number[stored.num_rows :]
+
+    def _rows_of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
+        stored, row_key, window_key = self._matching(windows, step)
         if not self._assigner.by_time:
             return self._rows_by_window(stored, row_key, windows, window_key)
         order = _in_order(stored, row_key)
-        row_key, at = row_key[order], stored.column(_AT).to_numpy()[order]
-        low = _count_before(row_key, at, window_key, windows.column(START).to_numpy())
-        high = _count_before(row_key, at, window_key, windows.column(TIME).to_numpy())
+        row_key, at = row_key[order], stored.column(AT).to_numpy()[order]
+        low = count_before(row_key, at, window_key, windows.column(START).to_numpy())
+        high = count_before(row_key, at, window_key, windows.column(TIME).to_numpy())
         _, index = expanded(low, high - low)
         rows = stored.take(pa.array(order[index]))
         return rows, np.cumsum(high - low) - (high - low)
@@ -142,9 +151,9 @@ class StoredRows:
         begins, ends = (stored.column(n).to_numpy() for n in _OWN)
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         order = np.lexsort((begins, row_key))
-        low = _count_before(row_key[order], begins[order], window_key, start)
+        low = count_before(row_key[order], begins[order], window_key, start)
         until = end if self._assigner.merges else start + 1
-        high = _count_before(row_key[order], begins[order], window_key, until)
+        high = count_before(row_key[order], begins[order], window_key, until)
         window, index = expanded(low, high - low)
         row = order[index]
         inside = ends[row] <= end[window] if self._assigner.merges else ends[row] == end[window]
@@ -172,7 +181,7 @@ class StoredRows:
 
     def _reach(self, stored: pa.Table) -> Times:
         if self._assigner.by_time:
-            return self._assigner.reach(stored.column(_AT).to_numpy(), stored)
+            return self._assigner.reach(stored.column(AT).to_numpy(), stored)
         ends: Times = stored.column(_TO).to_numpy()
         return ends
 
@@ -182,9 +191,9 @@ class StoredRows:
         both = pa.concat_tables([stored.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
         row_key, window_key = number[: stored.num_rows], number[stored.num_rows :]
-        at = stored.column(_AT if self._assigner.by_time else _FROM).to_numpy()
-        begun = _count_before(window_key, windows.column(START).to_numpy(), row_key, at + 1)
-        over = _count_before(window_key, windows.column(TIME).to_numpy(), row_key, at + 1)
+        at = stored.column(AT if self._assigner.by_time else FROM).to_numpy()
+        begun = count_before(window_key, windows.column(START).to_numpy(), row_key, at + 1)
+        over = count_before(window_key, windows.column(TIME).to_numpy(), row_key, at + 1)
         dead: Mask = begun > over
         return dead
 
@@ -196,7 +205,7 @@ def _in_order(rows: pa.Table, group: Times) -> Times:
     return order
 
 
-def _count_before(keys: Times, at: Times, queries: Times, until: Times) -> Times:
+def count_before(keys: Times, at: Times, queries: Times, until: Times) -> Times:
     """For each (query, until), how many of (keys, at) come before it, by key and then time."""
     key = np.concatenate([keys, queries])
     time = np.concatenate([at, until])

@@ -66,6 +66,29 @@ class Ends:
         return Ends(place[self.key], self.after, self.since[which])
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """New rows cut where windows end. A key's first piece goes on from its stored partial."""
+
+    piece: Index  # of each row, in order
+    key: Index  # of each piece; they rise
+    size: Index  # rows in each: none in a window that ended before all of them
+    first: Index  # each key's first piece
+    last: Index
+
+    @classmethod
+    def cut(cls, rows: Ordered, ends: Ends) -> Pieces:
+        marks = np.zeros(len(rows.order), np.int64)
+        marks[rows.starts] = 1
+        inner = ends.after < rows.sizes[ends.key]
+        marks[rows.starts[ends.key[inner]] + ends.after[inner]] += 1
+        piece = np.cumsum(marks) - 1
+        count = np.add.reduceat(marks, rows.starts)
+        last = np.cumsum(count) - 1
+        key = np.repeat(np.arange(len(count)), count)
+        return cls(piece, key, np.bincount(piece, minlength=len(key)), last - count + 1, last)
+
+
 def ends_of(spec: RowWindow, rows: Ordered, since: Index, reference: Column | None) -> Ends:
     """The windows that end among these rows, by the counters of their keys."""
     match spec:

@@ -9,7 +9,7 @@ become so, all others when the input ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, part_names, partial, result, with_stored
 from headrace.ops.contract import EpochStep, Operator
-from headrace.ops.row_windows.ends import Ends, ends_of
+from headrace.ops.row_windows.ends import Pieces, ends_of
 from headrace.ops.row_windows.sequence import KeyCounters, counter_fields
 from headrace.ops.row_windows.store import Ordered, PackedRows, fitted, ordered
 from headrace.ops.row_windows.stored_windows import StoredWindows
@@ -151,29 +151,6 @@ def _read(function: Function, input: pa.Schema) -> list[str]:
 
 WINDOWS = "windows"
 _PIECE, _LOW, _HIGH = "__piece", "__low", "__high"
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """New rows cut where windows end. A key's first piece goes on from its stored partial."""
-
-    piece: Index  # of each row, in order
-    key: Index  # of each piece; they rise
-    size: Index  # rows in each: none in a window that ended before all of them
-    first: Index  # each key's first piece
-    last: Index
-
-    @classmethod
-    def cut(cls, rows: Ordered, ends: Ends) -> Pieces:
-        marks = np.zeros(len(rows.order), np.int64)
-        marks[rows.starts] = 1
-        inner = ends.after < rows.sizes[ends.key]
-        marks[rows.starts[ends.key[inner]] + ends.after[inner]] += 1
-        piece = np.cumsum(marks) - 1
-        count = np.add.reduceat(marks, rows.starts)
-        last = np.cumsum(count) - 1
-        key = np.repeat(np.arange(len(count)), count)
-        return cls(piece, key, np.bincount(piece, minlength=len(key)), last - count + 1, last)
 
 
 class PartialWindows:

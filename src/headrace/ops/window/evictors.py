@@ -67,7 +67,8 @@ class KeepTime(Evictor):
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
         times = rows.column(TIME).to_numpy()
-        keep: Mask = times > _spread(_last(times, starts), starts, len(times)) - self.length
+        latest = np.maximum.reduceat(times, starts)  # in windows of rows not always the last
+        keep: Mask = times > _spread(latest, starts, len(times)) - self.length
         return keep
 
 

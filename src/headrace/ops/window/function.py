@@ -64,6 +64,7 @@ class WindowedRows:
     clock: int = 0
     memory: StoredValues | None = None
     arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are
+    turn: Index | None = None  # of each window: those of a key follow by it; None: by their ends
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -92,6 +93,13 @@ class WindowedRows:
         if rises(order):
             return self
         return replace(self, rows=self.rows.take(pa.array(sorted_by(order))), arrival=None)
+
+    @property
+    def order(self) -> Index:
+        """The windows in the order in which one may build on the one before."""
+        if self.turn is None:
+            return np.lexsort((self.begins, self.ends))
+        return np.argsort(self.turn, kind="stable")
 
     def calls(self, seen: Sequence[str]) -> Iterator[tuple[int, WindowRows]]:
         """Each window and its rows, of which functions surely see only these columns."""

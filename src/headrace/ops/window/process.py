@@ -169,13 +169,13 @@ class ProcessRows:
         keys: list[Any],
         windows: list[FiredWindow],
     ) -> WindowResults:
-        """Windows of a key in the order of their ends: one may build on the one before."""
+        """Windows of a key in their order: one may build on the one before."""
         rows = dict(windowed.calls(self._names))
         results: dict[int, list[Any]] = {}
         faults: list[Fault] = []
         ctx, counts = WindowCall(windowed.watermark, windowed.clock), Counter[str]()
         context = (ctx,) if self._takes_context else ()
-        for i in np.lexsort((windowed.begins, windowed.ends)).tolist():
+        for i in windowed.order.tolist():
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))

@@ -1,8 +1,7 @@
-"""What is computed over windows, as specs: from shared panes, in general, and by rows.
+"""What is computed over windows that fire once, as specs: from shared panes, and by rows.
 
-`PaneWindows`, `FoldWindows` and `PaneFolds` fire once and say no more than the result;
-`GeneralWindows` has every kind of window of time, triggers, lateness, evictors and what a
-firing says of itself; `RowWindows` are bounded by rows.
+`PaneWindows`, `FoldWindows` and `PaneFolds` are over time and say no more than the result;
+`RowWindows` are bounded by rows. Those that may fire more than once are in `firing_spec.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.at_rest import described
-from headrace.callables import PyFunction, settings, title
+from headrace.callables import PyFunction, title
 from headrace.clock import pretty
 from headrace.expr import Expr
 from headrace.ops.agg.named import (
-    Aggregate,
     Aggs,
     aggregates_code,
     aggregates_shape,
@@ -26,26 +24,17 @@ from headrace.ops.agg.named import (
 )
 from headrace.ops.contract import Operator, Place, Spec
 from headrace.ops.fold import Folding, FoldSpec, FoldWindowOperator
-from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.panes.folds import PaneFoldOperator
 from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import OwnAssigner, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
-from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
 from headrace.ops.window.process import ProcessAggregates, ProcessRows, WindowProcess
-from headrace.ops.window.triggers import AtWatermark, Windowing
 from headrace.reads import columns_of_rows
 from headrace.schema import ddl_type
 
 WINDOW_END = "the end of a window"
-RESULT_TIMES = {
-    "end": WINDOW_END,
-    "earliest": "the earliest row of a window",
-    "latest": "the latest row of a window",
-}
 Extras = tuple[tuple[str, Expr], ...]
 
 
@@ -124,7 +113,7 @@ class PaneWindows(WindowSpec):
 
     @property
     def runs_user_code(self) -> bool:
-        return _has_own(self.aggs)
+        return has_own(self.aggs)
 
     def detail(self, keyed_by: str, processing: bool) -> str:
         kept = f", kept {pretty(self.keep)}" if self.keep else ""
@@ -266,103 +255,6 @@ class ComputedWindows(WindowSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralWindows(ComputedWindows):
-    """Windows of time of every kind."""
-
-    windowing: Windowing
-    evictor: Evictor | None
-    keyed: bool
-
-    at_rest = "AnyWindow"
-
-    @property
-    def emits_time(self) -> str:
-        return RESULT_TIMES[self.windowing.result_time]
-
-    @property
-    def holds(self) -> int:
-        return self.windowing.behind or 0
-
-    @property
-    def endless(self) -> bool:
-        return isinstance(self.computed, Processing) and self.computed.per_key and self.keyed
-
-    @property
-    def bound(self) -> str:
-        return "unbounded=True; otherwise use hr.window_value, which ends with its window."
-
-    @property
-    def sees_rows(self) -> bool:
-        own = isinstance(self.evictor, KeepBy) or isinstance(self.windowing.assigner, OwnAssigner)
-        return self.needs_rows or own
-
-    @property
-    def sends_partials(self) -> bool:
-        return not self.needs_rows and not self.windowing.per_row
-
-    @property
-    def runs_user_code(self) -> bool:
-        return isinstance(self.windowing.assigner, OwnAssigner) or _has_own(self.aggregates)
-
-    @property
-    def lengths(self) -> dict[str, int]:
-        return {"lateness": self.windowing.lateness}
-
-    def detail(self, keyed_by: str, processing: bool) -> str:
-        windowing = self.windowing
-        parts = [str(windowing.assigner), f"by {'processing' if processing else 'event'} time"]
-        parts += [f"{windowing.trigger}{', row by row' if windowing.per_row else ''}"]
-        parts += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
-        parts += [windowing.mode] if windowing.mode != "replace" else []
-        if windowing.result_time != "end":
-            parts += [f"results at {RESULT_TIMES[windowing.result_time]}"]
-        parts += [str(self.evictor)] if self.evictor else []
-        return f"{', '.join(parts)}, {keyed_by}: {self.computed_text()}"
-
-    def state_shape(self, place: Place) -> dict[str, Any]:
-        windowing = self.windowing
-        assigner = windowing.assigner
-        window: dict[str, Any] = {"assigner": assigner.at_rest(), "mode": windowing.mode}
-        if isinstance(assigner, OwnAssigner):
-            merges = {"merge()": "there"} if assigner.merges else {}
-            window["settings"] = settings(assigner.user, WindowAssigner) | merges
-        shape = {
-            "kind": self.at_rest,
-            "window": window,
-            "watched": sorted(w.name + w.agg for w in windowing.trigger.watches()),
-            "clocked": windowing.trigger.clocked,
-        }
-        if self.evictor is not None:  # it needs the rows themselves
-            shape["rows"] = described(place.input)
-        if windowing.per_row:  # then a round is what an epoch is otherwise
-            shape["per_row"] = True
-        if windowing.result_time != "end":
-            shape["result_time"] = windowing.result_time
-        return shape | self.computed_shape(place)
-
-    def firing(self, output: pa.Schema) -> str:
-        windowing = self.windowing
-        requests = [
-            f"the trigger '{windowing.trigger}'" if windowing.trigger != AtWatermark() else "",
-            f"lateness {pretty(windowing.lateness)}" if windowing.lateness else "",
-            f"mode {windowing.mode!r}" if windowing.mode != "replace" else "",
-            "an evictor" if self.evictor is not None else "",
-        ]
-        text = " and ".join(f for f in requests if f)
-        return text or ("info=True" if "pane" in output.names else "no trigger")
-
-    def operator(self, place: Place) -> Operator:
-        needs_rows = self.needs_rows or self.evictor is not None
-        work = (self.over_rows(place), self.evictor) if needs_rows else None
-        if self.function is not None and not work:  # it sees aggregates
-            work = (self.over_rows(place), None)
-        aggs = {} if needs_rows else dict(self.aggregates)
-        return GeneralWindowOperator(
-            self.windowing, aggs, work, place.key, place.input, place.output
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class RowWindows(ComputedWindows):
     """Windows that are bounded by rows, not by time."""
 
@@ -399,9 +291,10 @@ class RowWindows(ComputedWindows):
         return RowWindowOperator(self.window, function, place.key, place.input, place.output)
 
 
+def has_own(aggs: Aggs) -> bool:
+    """Whether there are aggregates of the user's own."""
+    return any(agg.own is not None for _, agg in aggs)
+
+
 def _plain(window: Window) -> dict[str, int]:
     return {"size": window.size, "slide": window.slide, "offset": window.offset}
-
-
-def _has_own(aggs: tuple[tuple[str, Aggregate], ...]) -> bool:
-    return any(agg.own is not None for _, agg in aggs)

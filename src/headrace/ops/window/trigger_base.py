@@ -16,49 +16,64 @@ from headrace.arrays import Mask, Times
 from headrace.clock import MAX_TIME, MIN_TIME
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where some windows begin and end, and which of them are over."""
+
+    start: Times  # where marks of event time are counted from; MIN_TIME: from 1970
+    end: Times
+    closes: Mask  # becomes over in this epoch
+    late: Mask  # was over before
+    expires: Mask  # is forgotten at the end of this epoch
+    shown: tuple[Times, Times]  # the bounds that they show; beyond all times where they have none
+
+
 @dataclass(slots=True)
 class Facts:
     """What is known of some windows at the end of an epoch, a row for each."""
 
-    start: Times
-    end: Times
+    extent: Extent
     rows: Times  # in all
     new: Times  # not shown yet
     touched: Mask  # got rows in this epoch
-    expires: Mask  # is forgotten at the end of this epoch
     panes: Times  # firings so far
     first: Times  # the clock when the oldest row not shown yet came
     fired: Times  # the clock at the last firing; MIN_TIME before the first
     before: int
     after: int
     clock: int
-    slack: int  # ms that windows stay open beyond the end that they show
     values: Mapping[str, Any]  # what the trigger watches, by name; NaN for none
     times: Mapping[str, Times]  # how often each limited trigger has fired, by name
 
     def __len__(self) -> int:
-        return len(self.end)
+        return len(self.rows)
 
     @property
     def closes(self) -> Mask:
-        """The watermark passes the end in this epoch."""
-        passed: Mask = (self.end > self.before) & (self.end <= self.after)
-        return passed
+        """It becomes over in this epoch: the watermark passes its end, or its last row came."""
+        return self.extent.closes
 
     @property
     def late(self) -> Mask:
-        """The watermark had passed the end before."""
-        over: Mask = self.end <= self.before
+        """It was over before."""
+        return self.extent.late
+
+    @property
+    def over(self) -> Mask:
+        over: Mask = self.extent.closes | self.extent.late
         return over
+
+    @property
+    def expires(self) -> Mask:
+        return self.extent.expires
 
     def none(self) -> Times:
         return np.full(len(self), MAX_TIME)
 
     def bounds(self, window: int) -> tuple[int | None, int | None]:
         """The bounds that a window shows; None where it has none."""
-        start, end = int(self.start[window]), int(self.end[window])
-        bounded = start > MIN_TIME
-        return (start, end - self.slack) if bounded else (None, None)
+        start, end = (int(times[window]) for times in self.extent.shown)
+        return (start, end) if start > MIN_TIME else (None, None)
 
 
 @dataclass(frozen=True, slots=True)

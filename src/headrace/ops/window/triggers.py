@@ -50,16 +50,16 @@ class AtWatermark(Trigger):
         return np.where(closes, True, np.where(late, again, early))
 
     def due(self, f: Facts) -> Times:
-        over = f.end <= f.after
+        over = f.over
         early = self.early.due(f) if self.early else f.none()
         again = self.late.due(f) if self.late else f.none()
         return np.where(over, again, early)
 
     def mark(self, f: Facts) -> Times:
-        over = f.end <= f.after
+        over = f.over
         early = self.early.mark(f) if self.early else f.none()
         again = self.late.mark(f) if self.late else f.none()
-        return np.where(over, again, np.where(early < f.end, early, MAX_TIME))
+        return np.where(over, again, np.where(early < f.extent.end, early, MAX_TIME))
 
     def counts(self, f: Facts) -> dict[str, Mask]:
         early = self.early.counts(f) if self.early else {}
@@ -128,8 +128,9 @@ class Every(Trigger):
 
     def _mark_after(self, f: Facts, watermark: int) -> Times:
         """The first multiple of the period that the watermark has not reached."""
-        start = np.where(f.start > MIN_TIME, f.start, 0)
-        reached = np.maximum(watermark, f.start)
+        begins = f.extent.start
+        start = np.where(begins > MIN_TIME, begins, 0)
+        reached = np.maximum(watermark, begins)
         mark: Times = start + ((reached - start) // self.period + 1) * self.period
         return mark
 
@@ -331,7 +332,7 @@ class CustomTrigger(Trigger):
     def _window(self, f: Facts, i: int) -> WindowNow:
         start, end = f.bounds(i)
         rows, new, panes = (int(c[i]) for c in (f.rows, f.new, f.panes))
-        return WindowNow(start, end, rows, new, panes, f.after, f.clock, bool(f.end[i] <= f.after))
+        return WindowNow(start, end, rows, new, panes, f.after, f.clock, bool(f.over[i]))
 
 
 def _later(times: Times, length: int) -> Times:
@@ -370,6 +371,11 @@ class Windowing:
     loses: bool = False  # what was not shown when a window is forgotten never is
     per_row: bool = False  # the trigger is asked for each row, not once per epoch
     result_time: str = "end"  # or "earliest", "latest": of the rows of the window
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a window fires when it is over, and never else."""
+        return self.trigger == AtWatermark() and not self.per_row
 
     @property
     def behind(self) -> int | None:
