@@ -15,6 +15,7 @@ import headrace as hr
 from headrace import triggers as t
 from headrace.clock import ManualClock
 from tests.windows.model import Model, Spec, safe
+from tests.windows.model.by_rows import RowModel
 
 SCHEMA = "k string, v bigint, at bigint, g bigint, n bigint"
 SECOND, HOUR = 1_000, 3_600_000
@@ -47,6 +48,16 @@ def assigner(spec: Spec) -> Any:
             return ByValue(sizes)
         case ("own session", gap):
             return Around(gap)
+        case ("rows", size):
+            return hr.tumbling(rows=size)
+        case ("last rows", size, every):
+            return hr.sliding(rows=size, every_rows=every)
+        case ("last time", size, every):
+            return hr.sliding(_ms(size), every_rows=every)
+        case ("until", least, inside):
+            return hr.until(hr.col("v") >= least, inside=inside)
+        case ("delta", threshold, since):
+            return hr.delta("v", threshold, since=since)
     return hr.everything()
 
 
@@ -140,6 +151,20 @@ _SUMMARY = (
     "s bigint, e bigint, p bigint, t string, f boolean, c bigint"
 )
 _CALL = "seen array<bigint>, s bigint, e bigint, p bigint, t string, f boolean, c bigint, i bigint"
+
+
+class Remembering(hr.WindowProcess):
+    """What it sees, how often it was called for the key, and how many rows for the window."""
+
+    calls = hr.value(int, default=0)
+    rows = hr.window_value(int, default=0)
+
+    def process(self, key: Any, window: Any, rows: Any) -> Any:
+        self.calls += 1
+        self.rows += len(rows)
+        return rows["n"], self.calls, self.rows
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "agg": lambda w: w.agg(
         n=hr.count(), total=hr.sum("v"), low=hr.min("v"), high=hr.max("v"), a=hr.first("v"),
@@ -174,6 +199,9 @@ def build(stream: Any, case: Model, **more: Any) -> Any:
         lateness=_ms(case.lateness), mode=case.mode, evict=evictor(case.evict, case.after),
         may_lose=case.may_lose, info=True, **more,
     )  # fmt: skip
+    if case.function == "remember":
+        schema = "seen array<bigint>, calls bigint, rows bigint"
+        return windows.process(Remembering(), schema=schema, unbounded=True)
     return FUNCTIONS[case.function](windows)
 
 
@@ -279,4 +307,33 @@ def cases(draw: Any, assigners: str, triggers: str) -> Model:
         window, fires, 0 if endless else draw(st.sampled_from([0, 2 * u, 4 * u, 16 * u])),
         draw(st.sampled_from(modes)), evict, draw(st.booleans()), function,
         may_lose=(not safe(fires) and not endless) or draw(st.booleans()),
+    )  # fmt: skip
+
+
+ROW_WINDOWS: dict[str, st.SearchStrategy[Spec]] = {
+    "rows": st.sampled_from([("rows", 1), ("rows", 3), ("rows", 5)]),
+    "last rows": st.sampled_from([("last rows", 4, 2), ("last rows", 3, 3), ("last rows", 5, 4)]),
+    "last time": st.sampled_from([("last time", 3_000, 2), ("last time", 9_000, 3)]),
+    "until": st.tuples(st.just("until"), st.integers(4, 8), st.booleans()),
+    "delta": st.tuples(st.just("delta"), st.integers(2, 6), st.sampled_from(["first", "previous"])),
+}
+
+
+@st.composite
+def row_cases(draw: Any, windows: str, per_row: bool = False) -> RowModel:
+    """A program over windows that rows end."""
+    window, fires = (
+        draw(ROW_WINDOWS[windows]),
+        draw(st.one_of([t(SECOND) for t in TRIGGERS.values()])),
+    )
+    function = draw(st.sampled_from([*FUNCTIONS, "remember"]))
+    tumbles = windows in ("rows", "until", "delta") or window == ("last rows", 3, 3)
+    modes = ["replace", *(["delta"] if tumbles else [])]
+    modes += ["retract"] if function not in ("process", "summary", "remember") else []
+    evict = draw(st.none() | st.sampled_from(
+        [("keep_rows", 2), ("keep_time", 2_000), ("keep_near", 4), ("keep_even",)]))  # fmt: skip
+    fires = _never_late(fires)
+    return RowModel(
+        window, fires, 0, draw(st.sampled_from(modes)), evict, draw(st.booleans()), function,
+        may_lose=not safe(fires) or draw(st.booleans()), per_row=per_row,
     )  # fmt: skip

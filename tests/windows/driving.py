@@ -263,7 +263,8 @@ def _record(row: Row) -> dict[str, Any]:
 
 
 def _shown(row: dict[str, Any], case: Model) -> tuple[Any, ...]:
-    info = [row[n] for n in ("pane", "timing", "final")]
+    number = ["number"] if "number" in row and not case.once else []
+    info = [row[n] for n in (*number, "pane", "timing", "final")]
     change = [row["change"]] if case.mode == "retract" else []
     return (row["key"], row["start"], row["end"], *row["values"], *info, *change)
 
