@@ -315,6 +315,11 @@ def _folded(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return windows.fold(0, lambda total, row: total + row.id, **_named(s)), (START, "value", "0")
 
 
+def _evicted(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    windows = sides[0].key_by(*s.keys).window(hr.tumbling(rows=4), evict=hr.keep_last(rows=2))
+    return windows.fold(0, lambda total, row: total + row.id, **_named(s)), (START, "value", "0")
+
+
 def _reduced(s: Step, sides: list[hr.Stream], time: str) -> Built:
     windows = sides[0].key_by(*s.keys).window(hr.tumbling(f"{s.length}s"))
     return windows.reduce(_reducer(s), **_named(s)), (START, s.column, "id")
@@ -344,5 +349,5 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
     "batch": _batch, "sample": _sample, "folded": _folded, "reduced": _reduced,
-    "merged": _merged, "versions": _versions,
+    "merged": _merged, "versions": _versions, "evicted": _evicted,
 }  # fmt: skip

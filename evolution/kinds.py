@@ -59,6 +59,7 @@ KINDS: dict[str, Kind] = {
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
     "last_rows": _window(aggs=True, order=True, length=""),
+    "evicted": _window(order=True, length=""),
     "ticks": _window(aggs=True, order=True), "lately": _window(aggs=True, order=True),
     "delta": _window(aggs=True, order=True, length="", column=True),
     "until": _window(aggs=True, order=True, length=""),

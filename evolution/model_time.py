@@ -117,6 +117,14 @@ def _rows(rows: Sequence[Seen], step: Step) -> Told:
         yield NOW if len(part) == 4 else END, _told(part, step)
 
 
+def _evicted(rows: Sequence[Seen], step: Step) -> Told:
+    """Of each four, the last two count; the window begins with the first."""
+    for n in range(0, len(rows), 4):
+        part = rows[n : n + 4]
+        total = sum(one.row["id"] for one in part[-2:])
+        yield NOW if len(part) == 4 else END, (part[0].time, total, 0)
+
+
 def _last_rows(rows: Sequence[Seen], step: Step) -> Told:
     for n in range(2, len(rows) + 2, 2):
         yield NOW if n <= len(rows) else END, _told(rows[:n][-4:], step)
@@ -219,7 +227,7 @@ _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
     "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
     "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
-    "timers": _timers,
+    "timers": _timers, "evicted": _evicted,
 }  # fmt: skip
 
 

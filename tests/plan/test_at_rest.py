@@ -29,6 +29,7 @@ STEPS = {
     "PaneFolds": "PaneFold",
     "GeneralWindows": "AnyWindow",
     "RowWindows": "RowWindow",
+    "TriggeredRowWindows": "TriggeredRowWindow",
     "RunningAggregates": "Rolling",
     "RunningFold": "Fold",
     "ProcessSpec": "Process",

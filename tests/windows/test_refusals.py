@@ -26,6 +26,14 @@ def process(key: str, w: Any, rows: list[Any]) -> dict[str, int]:
     return {"n": len(rows)}
 
 
+class Storing(hr.WindowProcess):
+    calls = hr.value(int, default=0)
+
+    def process(self, key: str, w: Any, rows: list[Any]) -> dict[str, int]:
+        self.calls += 1
+        return {"n": self.calls}
+
+
 # What is wrong, how it is written, the code, and what the message says.
 WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "no step": (lambda s: hr.cumulating("1h", "0s"), "WINDOW-004", "step 0 ms"),
@@ -65,13 +73,41 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "no evictor": (lambda s: window(s, evict=5), "WINDOW-034", "evict=5 is not"),
     "no mode": (lambda s: window(s, mode="append"), "WINDOW-035", "mode='append'"),
     "no time": (lambda s: window(s, time="wall"), "WINDOW-036", "time='wall'"),
-    "a trigger for windows of rows": (
-        lambda s: window(s, hr.tumbling(rows=9), trigger=t.at_watermark(early=t.on_change())),
-        "WINDOW-037", "trigger= has no meaning",
+    "lateness for windows of rows": (
+        lambda s: window(s, hr.tumbling(rows=9), lateness="1s"),
+        "WINDOW-037", "lateness= has no meaning for 9 rows",
     ),
-    "an evictor for windows of rows": (
-        lambda s: window(s, hr.tumbling(rows=9), evict=hr.keep_last(rows=1)),
-        "WINDOW-037", "evict= has no meaning",
+    "late results of windows of rows": (
+        lambda s: window(s, hr.tumbling(rows=9), trigger=t.at_watermark(late=t.on_change())),
+        "TRIGGER-012", "says what to do with late rows",
+    ),
+    "a trigger that can lose rows of windows of rows": (
+        lambda s: window(s, hr.tumbling(rows=9), trigger=t.after_rows(2)),
+        "TRIGGER-010", "(after 2 rows) can lose",
+    ),
+    "new rows alone of the last rows": (
+        lambda s: window(s, hr.sliding(rows=9, every_rows=3), mode="delta"),
+        "WINDOW-062", "9 rows every 3: rows leave such a window",
+    ),
+    "a trigger for rows at ticks": (
+        lambda s: window(
+            s, hr.sliding(rows=9, every="5s"), trigger=t.at_watermark(early=t.on_change())
+        ),
+        "WINDOW-063", "last 9 rows every 5s cannot have trigger=",
+    ),
+    "an evictor for rows at ticks": (
+        lambda s: window(s, hr.sliding(rows=9, every="5s"), evict=hr.keep_last(rows=1)),
+        "WINDOW-063", "last 9 rows every 5s cannot have evict=",
+    ),
+    "a mode for rows at ticks": (
+        lambda s: window(s, hr.sliding(rows=9, every="5s"), mode="retract"),
+        "WINDOW-063", "last 9 rows every 5s cannot have mode=",
+    ),
+    "values stored at ticks": (
+        lambda s: s.key_by("k").window(hr.sliding(rows=9, every="5s")).process(
+            Storing(), schema="n int", unbounded=True
+        ),
+        "WINDOW-063", "cannot have a function that stores values, as Storing does",
     ),
     "lateness in processing time": (
         lambda s: window(s, time="processing", lateness="1s"), "WINDOW-038", "nothing is late",

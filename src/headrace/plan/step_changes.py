@@ -137,8 +137,8 @@ def _list(value: Any) -> str:
 # Both sides are plain JSON from `shapes.shape`; whether state fits is not decided here.
 
 
-ONCE = ("WindowAgg", "WindowFold", "PaneFold")  # they fire once and say no more than the result
-WINDOWS = (*ONCE, "AnyWindow", "RowWindow")
+ONCE = ("WindowAgg", "WindowFold", "PaneFold", "RowWindow")  # their windows fire once
+WINDOWS = (*ONCE, "AnyWindow", "TriggeredRowWindow")
 _STEPS = {
     **dict.fromkeys(WINDOWS, "a window"),
     "Rolling": "a running aggregate",

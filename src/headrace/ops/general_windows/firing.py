@@ -40,7 +40,7 @@ from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
 from headrace.ops.window.function import WindowedRows, WindowFunction, WindowResults
 from headrace.ops.window.process import ProcessAggregates
-from headrace.ops.window.trigger_base import Extent, Facts
+from headrace.ops.window.trigger_base import Facts, WindowExtent
 from headrace.ops.window.triggers import Windowing
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
@@ -147,9 +147,9 @@ class WindowFiring:
             times={n: columns[n] for n in self._state.times},
         )
 
-    def _extent(self, windows: pa.Table, step: EpochStep) -> Extent:
+    def _extent(self, windows: pa.Table, step: EpochStep) -> WindowExtent:
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
-        return Extent(
+        return WindowExtent(
             start,
             end,
             closes=(end > step.before) & (end <= step.after),

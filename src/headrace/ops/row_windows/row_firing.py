@@ -30,7 +30,7 @@ from headrace.ops.tables import with_column
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowedRows, WindowFunction, WindowResults
-from headrace.ops.window.trigger_base import Extent
+from headrace.ops.window.trigger_base import WindowExtent
 from headrace.ops.window.triggers import Windowing
 
 OPEN, FULL, INPUT_ENDED = range(3)
@@ -72,12 +72,12 @@ class RowWindowFiring(WindowFiring):
             windows = windows.append_column(name, pa.array(values))
         return windows
 
-    def _extent(self, windows: pa.Table, step: EpochStep) -> Extent:
+    def _extent(self, windows: pa.Table, step: EpochStep) -> WindowExtent:
         count = windows.num_rows
         over = windows.column(_OVER).to_numpy() != OPEN
         start, end = np.full(count, MIN_TIME), np.full(count, FOREVER)
         shown = (start, end) if self._looks_back else self._bounds(windows)
-        return Extent(start, end, over, np.zeros(count, np.bool_), over, shown)
+        return WindowExtent(start, end, over, np.zeros(count, np.bool_), over, shown)
 
     def _timing(self, windows: pa.Table, step: EpochStep) -> Index:
         timing: Index = _TIMING[windows.column(_OVER).to_numpy()]

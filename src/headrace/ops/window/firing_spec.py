@@ -184,7 +184,7 @@ class TriggeredRowWindows(FiringWindows):
         trigger = self.windowing.trigger
         shape = {
             "kind": self.at_rest,
-            "window": {"rows": self.window.at_rest(), "mode": self.windowing.mode},
+            "window": {"assigner": self.window.at_rest(), "mode": self.windowing.mode},
             "watched": sorted(w.name + w.agg for w in trigger.watches()),
             "clocked": trigger.clocked,
             "marked": trigger.marked,

@@ -17,7 +17,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class WindowExtent:
     """Where some windows begin and end, and which of them are over."""
 
     start: Times  # where marks of event time are counted from; MIN_TIME: from 1970
@@ -32,7 +32,7 @@ class Extent:
 class Facts:
     """What is known of some windows at the end of an epoch, a row for each."""
 
-    extent: Extent
+    extent: WindowExtent
     rows: Times  # in all
     new: Times  # not shown yet
     touched: Mask  # got rows in this epoch
