@@ -200,6 +200,31 @@ def counted(root: Path, job: hr.Job) -> None:
 
 
 @program("readings")
+def counted_early(root: Path, job: hr.Job) -> None:
+    """Windows that rows bound, with triggers, modes, evictors and stored values."""
+    by_area = readings(root, job).key_by("area")
+    kinds: dict[str, Any] = {
+        "rows": hr.tumbling(rows=4), "last rows": hr.sliding(rows=5, every_rows=3),
+        "lately": hr.sliding("10s", every_rows=3), "step": hr.delta("celsius", 9),
+        "until": hr.until("state = 'idle'"),
+    }  # fmt: skip
+    early = t.at_watermark(early=t.any_of(t.after_rows(2), t.first(t.on_row("celsius > 30"))))
+    for name, window in kinds.items():
+        cut = by_area.window(window, trigger=early, mode="retract")
+        found = cut.agg(n=hr.count(), ids=hr.collect("id"), mean=hr.mean("celsius"), name=name)
+        found.write("collect:", name=f"{name} out")
+    five = hr.tumbling(rows=5)
+    timed = t.at_watermark(early=t.any_of(t.every("4s", time="event"), t.after_delay("2s")))
+    each = t.per_row(t.at_watermark(early=t.after_rows(2)))
+    trend = "mean double, change double, shown bigint, names array<string>"
+    write(timed=by_area.window(five, trigger=timed, mode="delta").agg(n=hr.count(), name="timed"),
+          each=by_area.window(five, trigger=each, evict=hr.keep_last(rows=3)).fold(
+              "", trail, name="each"),
+          trend=by_area.window(five, trigger=early).process(
+              Trend(), schema=trend, unbounded=True, name="trend"))  # fmt: skip
+
+
+@program("readings")
 def evicted(root: Path, job: hr.Job) -> None:
     """Evictors, which need the rows themselves."""
     by_area = readings(root, job).key_by("area")
