@@ -258,6 +258,7 @@ CASES: dict[str, Case] = {
     "KeyedStream.update_state_by_key": keyed_case(
         lambda s: s.update_state_by_key(add, schema="n bigint", **S),
         {"state": lambda s: s.update_state_by_key(add, schema="n string", **S)},
+        {"every key": lambda s: s.update_state_by_key(add, schema="n bigint", every_key=True, **S)},
     ),
     "WindowedStream.agg": keyed_case(
         win(TEN),

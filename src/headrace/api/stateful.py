@@ -149,6 +149,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         fn: Callable[[list[Any], Any], Any],
         *,
         schema: SchemaLike,
+        every_key: bool = False,
         unbounded: bool = False,
         ttl: Duration | None = None,
         name: str | None = None,
@@ -157,13 +158,18 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         """fn(rows, state) -> new state, once for each key that has rows in a batch.
 
         Emits the key and its new state; None forgets it, and emits nothing. How rows are cut
-        into batches is not promised: what `fn` makes of them should not depend on it.
+        into batches is not promised: what `fn` makes of them should not depend on it. With
+        `every_key` it is called in each batch for every key that has state, with no rows if
+        there are none; so the cost of a batch grows with the keys held.
         """
         step = self._step(name, was)
         state, columns, fields = _state_columns(step, schema)
         declared = _declared(step, fn, state, ttl, "update_state_by_key")
-        several = len(self._keys) > 1
-        what = with_state(UpdateState, fn, declared, several=several, fields=fields)
+        more: dict[str, Any] = {"several": len(self._keys) > 1, "fields": fields}
+        if every_key:
+            step.report(*_outlives(declared))
+            more["_every_key"] = True
+        what = with_state(UpdateState, fn, declared, **more)
         output = self._with_key(step, columns)
         return self._add(step, "update_state_by_key", what, output, unbounded)
 
@@ -297,6 +303,19 @@ def _declared(
             "Pass a type as its state, and ttl=, or all of it in a hr.value.",
         )
     return value(str)
+
+
+def _outlives(declared: ValueState) -> list[PlanError]:
+    """A state that is written in every batch does not expire: refuse its ttl."""
+    if declared.ttl is None:
+        return []
+    return [
+        PlanError(
+            "HR-PROCESS-021",
+            "every_key=True writes the state of every key in every batch, so its ttl never passes",
+            "Leave ttl out, return None for a key that is to be dropped, and pass unbounded=True.",
+        )
+    ]
 
 
 def split_names(

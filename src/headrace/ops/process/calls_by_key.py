@@ -33,7 +33,7 @@ class CallChecks:
 
     accept: Callable[[list[Any], list[tuple[str, Any]]], None]
     arrived: Callable[[int], pa.Table]  # the record of a row
-    blame: Callable[[int, int], pa.Table]
+    blame: Callable[[int, int | None], pa.Table]  # the record of a call without a row
     guard: SharedMapGuard | None = None  # checked after every call, if a shared map was changed
 
 
@@ -59,6 +59,7 @@ class KeyPass:
         self._copier, self._quick = copier, tuple if copier.plain else None
         self._rows = rows_by_key.rows(columns)
         self._at_once = getattr(type(function), "rows_at_once", False)
+        self._every_key = getattr(type(function), "_every_key", False)
         self._ignores_context = ignores_context  # no method looks at its context
         self._times: list[Any] = []
         if self._at_once:
@@ -114,6 +115,9 @@ class KeyPass:
             self._call_without_context(indexes)
         else:
             self._call_with_context(key_id, indexes, due)
+        if self._every_key and not indexes:
+            handler, place = self._without_rows(key_id)
+            self._emit(handler(self._one, [], self._call), place)
         for timer in self._fire(key_id, due):
             if self._has_ttl:
                 self._expire(key_id)
@@ -176,6 +180,11 @@ class KeyPass:
             if error is not None:
                 failed = all_indexes if self._at_once else (i,)
                 self.faults += [Fault(checks.arrived(j), error) for j in failed]
+        if self._every_key and not indexes:
+            handler, place = self._without_rows(key_id)
+            error = self._attempt(key_id, due, place, checks, handler, [])
+            if error is not None:
+                self.faults.append(Fault(checks.blame(key_id, None), error))
         for timer in self._fire(key_id, due):
             on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
             at = call.time or 0
@@ -218,6 +227,13 @@ class KeyPass:
         self._emit(returned, place)
         self._apply_requests(key_id, due, place)
         return None
+
+    def _without_rows(self, key_id: int) -> tuple[Any, int]:
+        """The method to call for a key that has no rows, and the origin of what it emits."""
+        handler, self._call.input = self._handlers[0]
+        self._call.time = None
+        self.firings.append((key_id, None))
+        return handler, -len(self.firings)
 
     def _fire(self, key_id: int, due: DueTimers) -> Any:
         """Let timers fire in the order of their times; yields the origin of what each emits."""

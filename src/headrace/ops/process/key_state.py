@@ -75,6 +75,10 @@ class KeyState:
 
     # before the calls
 
+    def keys(self, step: EpochStep) -> pa.Table:
+        """The keys that have state: reads all of it."""
+        return step.tables[VALUES].scan().select([HASH, *self._key.names])
+
     def load(self, keys: pa.Table, step: EpochStep) -> LoadedState:
         if not self._declared:
             return LoadedState(keys.select([]), np.zeros(keys.num_rows, np.bool_))

@@ -73,6 +73,7 @@ class ProcessOperator(Operator):
         self._timers = Timers(type(function).timed(), self._key)
         self._shared = SharedMaps(function, names, place.broadcast)
         self._ignores_context = self._must_ignore_context()
+        self._every_key = calls_every_key(type(function))
         self._copier = row_copier(place.output)
         self._side_copiers = {n: row_copier(s) for n, s in self._sides.items()}
 
@@ -89,7 +90,8 @@ class ProcessOperator(Operator):
     @collector_paused()
     def step(self, step: EpochStep) -> None:
         inputs, control = self._shared.split(step.inputs)
-        work = self._arranger.arrange(inputs, self._timers.due(step))
+        held = self._values.keys(step) if self._every_key else None
+        work = self._arranger.arrange(inputs, self._timers.due(step), held)
         maps = self._shared.apply(control, step) if self._has_work(work, control) else {}
         if len(work):
             self._calls(work, inputs, self._shared.guard(maps, step), step)
@@ -209,6 +211,11 @@ class ProcessOperator(Operator):
         return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
 
 
+def calls_every_key(kind: type) -> bool:
+    """Whether each key that has state is called in every batch, with rows or without."""
+    return bool(getattr(kind, "_every_key", False))
+
+
 def _handler(kind: type, name: str) -> Any:
     handler = getattr(kind, f"on_{name}", None)
     return handler if handler is not None else kind.on_row  # type: ignore[attr-defined]
@@ -251,15 +258,19 @@ class ProcessSpec(Spec):
 
     @property
     def python(self) -> str:
-        path = "by chunk" if type(self.function).chunked() else "row by row"
-        return f"{type(self.function).__name__}: a process function, {path}"
+        kind = type(self.function)
+        path = "by chunk" if kind.chunked() else "row by row"
+        every = "; called for every key in every batch" if calls_every_key(kind) else ""
+        return f"{kind.__name__}: a process function, {path}{every}"
 
     @property
     def input_names(self) -> tuple[str, ...]:
         return self.names
 
     def __str__(self) -> str:
-        return f"{type(self.function).__name__} over {', '.join(self.names)}"
+        kind = type(self.function)
+        every = ", cost of a batch grows with the keys held" if calls_every_key(kind) else ""
+        return f"{kind.__name__} over {', '.join(self.names)}{every}"
 
     def state_shape(self, place: Place) -> dict[str, Any]:
         return {"kind": self.at_rest, **self.values_shape()}

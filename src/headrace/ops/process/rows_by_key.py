@@ -111,10 +111,10 @@ class RowsByKey:
         assert rows is not None
         return rows.slice(int(self.indexes[number]), 1)
 
-    def blamed(self, key_id: int, time: int) -> pa.Table:
-        """The record of a timer that failed: its key, and its time."""
+    def blamed(self, key_id: int, time: int | None) -> pa.Table:
+        """The record of a call without a row that failed: its key, and the time of a timer."""
         key = self.keys.slice(key_id, 1).drop_columns([HASH]).rename_columns(list(self.by[0]))
-        return key.append_column("timer", pa.array([time], pa.int64()))
+        return key if time is None else key.append_column("timer", pa.array([time], pa.int64()))
 
     def placed(self, rows: pa.Table, places: RowOrigins, step: EpochStep, timed: bool) -> pa.Table:
         """Rows with the hidden columns of those they came from; a timer's have its time."""
@@ -146,13 +146,18 @@ class RowArranger:
     def __init__(self, key: pa.Schema, keys: Sequence[Sequence[str]]) -> None:
         self._key, self._keys = key, keys
 
-    def arrange(self, inputs: Sequence[pa.Table | None], due: pa.Table) -> RowsByKey:
-        """`due` has "__h", the key columns, "__t" and "domain" of the timers that are due."""
+    def arrange(
+        self, inputs: Sequence[pa.Table | None], due: pa.Table, others: pa.Table | None = None
+    ) -> RowsByKey:
+        """`due` has "__h", the key columns, "__t" and "domain" of the timers that are due;
+        `others` "__h" and the key columns of keys that are called without either."""
         rows = input_rows(inputs)
         identities = [self._identity(port, part) for port, part in rows.parts]
-        keys = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
+        called = [due.select([HASH, *self._key.names]), *([] if others is None else [others])]
+        keys = pa.concat_tables([*identities, *called])
         key_ids, first = key_numbers(keys)
-        row_keys, timer_keys = key_ids[: len(rows.ports)], key_ids[len(rows.ports) :].tolist()
+        row_keys = key_ids[: len(rows.ports)]
+        timer_keys = key_ids[len(rows.ports) : len(rows.ports) + len(due)].tolist()
         order = sorted_by([row_keys, *rows.order()])
         timers: list[list[tuple[int, int]]] = [[] for _ in first]
         times, domains = due.column(TIME).to_pylist(), due.column(DOMAIN).to_pylist()
