@@ -16,7 +16,8 @@ PROGRAM = [
     "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
     "tumbling", "value",
 ]  # fmt: skip
-KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "reducing", "shared_map"]
+KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "operator_list",
+        "operator_value", "reducing", "shared_map"]  # fmt: skip
 WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",

@@ -51,6 +51,7 @@ from headrace.ops.agg.named import (
 from headrace.ops.agg.own import OwnAggregate as Aggregate
 from headrace.ops.calls.resource import resource
 from headrace.ops.process.function import Context, KeyedProcess
+from headrace.ops.process.operator_kinds import operator_list, operator_value
 from headrace.ops.process.state_kinds import (
     aggregating,
     last_of,
@@ -139,6 +140,8 @@ __all__ = [
     "median",
     "min",
     "min_by",
+    "operator_list",
+    "operator_value",
     "pattern",
     "peek",
     "percentile",

@@ -74,6 +74,24 @@ class Wider(Sum):
     more = hr.value("bigint", default=0)
 
 
+class Task(hr.KeyedProcess):
+    output = "k string, n bigint"
+    n = hr.operator_value("bigint", default=0)
+    seen = hr.operator_list(str)
+
+    def on_row(self, row, ctx): ...
+
+
+class MergedTask(Task):
+    n = hr.operator_value("bigint", default=0, merge=max)
+    seen = hr.operator_list(str, redistribute="union")
+    more = hr.operator_value(int)
+
+
+class KeyedTask(Task):
+    n = hr.value("bigint", default=0)
+
+
 class Spread(hr.Aggregate):
     state = "double"
     output = "double"
@@ -245,6 +263,15 @@ CASES: dict[str, Case] = {
     "KeyedStream.process": keyed_case(
         lambda s: s.process(Sum(), **S), {},
         {"function": lambda s: s.process(Other(), **S), "value": lambda s: s.process(Wider(), **S)},
+    ),
+    "KeyedStream.process by task": keyed_case(
+        lambda s: s.process(Task(), **S), {"by key": lambda s: s.process(KeyedTask(), **S)},
+        {"merge, union, value": lambda s: s.process(MergedTask(), **S)},
+    ),
+    "Stream.process": Case(
+        lambda s, _: s.process(Task(), **S),
+        {"key": lambda s, _: s.key_by("k").process(Task(), **S)},
+        {"merge, union, value": lambda s, _: s.process(MergedTask(), **S)},
     ),
     "KeyedStream.map_with_state": keyed_case(
         lambda s: s.map_with_state(add, state=int, output="n bigint", **S),

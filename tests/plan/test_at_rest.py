@@ -41,6 +41,8 @@ WORDS = {
     "last": "KeptLast",
     "running result": "KeptRunning",
     "shared map": "KeptShared",
+    "operator value": "KeptOperatorValue",
+    "operator list": "KeptOperatorList",
 }
 TEXTS = [
     (hr.tumbling("5s"), "tumbling 5s"),

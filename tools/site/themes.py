@@ -169,7 +169,7 @@ THEMES = (
         ":doc:`/docs/guide/state-and-process`.",
         public(
             "KeyedProcess Context value list_of map_of last_of reducing aggregating shared_map "
-            "connect ProcessResult"
+            "operator_value operator_list connect ProcessResult"
         ),
         ("ConnectedStreams",),
     ),

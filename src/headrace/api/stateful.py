@@ -388,6 +388,14 @@ def _check_record(zero: object, value: pa.Schema) -> None:
         )
 
 
+def needs_no_key(fn: object) -> bool:
+    """Whether a process function has operator state, and nothing that belongs to a key."""
+    if not isinstance(fn, KeyedProcess):
+        return False
+    kind = type(fn)
+    return bool(kind.by_task) and not (kind.values or kind.shared or kind.timed())
+
+
 def refuse_unkeyed(
     step: StepBuilder, method: str, fn: object = None, *, windowed: bool = False
 ) -> Edge:
@@ -402,6 +410,8 @@ def refuse_unkeyed(
     of_key = "whose state it is" if keeps else "whose timers they are"
     asks = of_key if does else "which rows belong together"
     instead = "" if does else "; or use map or flat_map, which need no key"
+    if does and isinstance(fn, KeyedProcess) and not timers:
+        instead = "; or store it per task: hr.operator_value, hr.operator_list"
     instead = f"; or, for all rows, .window(...).{method}(...)" if windowed else instead
     step.report(
         PlanError(

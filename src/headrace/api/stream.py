@@ -15,14 +15,14 @@ import pyarrow as pa
 from headrace import notebook
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
-from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
+from headrace.api.connected import By, ConnectedStreams, Input, connect_streams, input_name
 from headrace.api.handles import PLAIN, Handle, flat, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
 from headrace.api.python_columns import is_types, with_python_columns
 from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
-from headrace.api.stateful import NeedsKey, refuse_unkeyed
+from headrace.api.stateful import NeedsKey, needs_no_key, refuse_unkeyed
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
 from headrace.callables import is_lambda
@@ -30,6 +30,7 @@ from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_item, no_such_name
+from headrace.ops.process.function import KeyedProcess
 from headrace.ops.stream.best_rows import RANK, Best
 from headrace.ops.stream.chunk_steps import Explode
 from headrace.ops.tables import column_types
@@ -283,10 +284,26 @@ class Stream(
         args = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
         return MatchResult(self._draft, args.add(self._step(name, was), ()))
 
-    def process(self, fn: Any, **options: Any) -> ProcessResult:
-        """Refused: state and timers belong to a key. Say `.key_by(...)` first."""
-        edge = refuse_unkeyed(self._step(options.get("name")), "process", fn)
-        return ProcessResult(self._draft, edge)
+    def process(
+        self,
+        fn: KeyedProcess,
+        *,
+        output: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> ProcessResult:
+        """Hand rows, spread over the tasks, to a process function with operator state only.
+
+        State by key and timers belong to a key: say `.key_by(...)` first.
+        """
+        if not needs_no_key(fn):
+            edge = refuse_unkeyed(self._step(name), "process", fn)
+            return ProcessResult(self._draft, edge)
+        label = input_name(self)
+        return ConnectedStreams(self._draft, (self._edge,), ((),), (label,), ProcessResult).process(
+            fn, output=output, unbounded=unbounded, name=name, was=was
+        )
 
     def broadcast(self) -> keyed.BroadcastStream:
         """This stream as a control stream: its rows reach every task, whatever their key."""

@@ -30,6 +30,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.agg.named import Aggregate
+from headrace.ops.process.operator_kinds import OperatorKind
 from headrace.ops.window.process import WindowProcess, takes
 from headrace.ops.window.spec import Computed, Processing
 from headrace.plan.aggregation import aggregation, named_specs
@@ -230,6 +231,15 @@ class WindowedStream(Generic[ResultT]):
 def _check_process(fn: object) -> None:
     if isinstance(fn, type) and issubclass(fn, WindowProcess):
         raise is_class(fn, "a process function")
+    values = fn.values if isinstance(fn, WindowProcess) else {}
+    by_task = [name for name, declared in values.items() if isinstance(declared, OperatorKind)]
+    if by_task:
+        raise PlanError(
+            "HR-PROCESS-023",
+            f"{type(fn).__name__}.{by_task[0]} is operator state, which a process function over "
+            "windows cannot have",
+            "Use hr.value, stored per key, or hr.window_value; or process rows without a window.",
+        )
     own = isinstance(fn, WindowProcess) and getattr(fn.process, "__func__", None)
     if own is WindowProcess.process:
         raise PlanError(

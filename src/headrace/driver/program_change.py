@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.clock import MIN_TIME
+from headrace.driver.redistribution import redistribute, rescaled
 from headrace.driver.start_checks import Ahead, Inspection, incomplete_outputs
 from headrace.driver.state_migration import migrate_state
 from headrace.epoch.bundle import DEAD
@@ -26,6 +27,8 @@ def is_changed(inspection: Inspection) -> bool:
     assert inspection.comparison is not None
     if any(c.verdict != SAME for c in inspection.comparison.changes):
         return True
+    if is_rescaled(inspection):
+        return True
     described, stored = describe(inspection.bundle.program), inspection.manifest.ops
     if any(stored[n].fingerprint != described[n]["fingerprint"] for n in stored if n in described):
         return True
@@ -35,12 +38,26 @@ def is_changed(inspection: Inspection) -> bool:
     )
 
 
+def is_rescaled(inspection: Inspection) -> bool:
+    """Whether operator state is stored for another number of tasks."""
+    if inspection.tasks is None:
+        return False
+    assert inspection.comparison is not None
+    stored, moves = inspection.manifest, inspection.comparison.moves()
+    program = inspection.bundle.program
+    return any(rescaled(program, stored.state, stored.ops, inspection.tasks, moves))
+
+
 def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one."""
     moves = inspection.comparison.moves() if inspection.comparison is not None else {}
     program = inspection.bundle.program
     now = changed_manifest(inspection, moves)
-    state = migrate_state(program, str(inspection.log.folder), dict(now.state), now.ops, now.clock)
+    folder, ops = str(inspection.log.folder), now.ops
+    state = migrate_state(program, folder, dict(now.state), ops, now.clock)
+    slots = inspection.log.look(program.name)
+    if inspection.tasks is not None and slots is not None:
+        state, ops = redistribute(program, folder, state, ops, inspection.tasks, slots)
     lost = incomplete_outputs(inspection)
     now = replace(
         now,
@@ -48,7 +65,7 @@ def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) ->
         token=token,
         attempt=uuid.uuid4().hex,
         state=state,
-        ops=_described(program, now.ops),
+        ops=_described(program, ops),
         last_dead=0 if DEAD in lost else now.last_dead,
         writes={n: replace(f, last=0) if n in lost else f for n, f in now.writes.items()},
     )

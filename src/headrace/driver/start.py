@@ -73,7 +73,7 @@ def slots_for(program: Program, settings: Settings, cores: int) -> int:
 def prepare(
     program: Program,
     settings: Settings,
-    cores: int,
+    tasks: int,
     *,
     folder: str | None = None,
     until: str | None = None,
@@ -89,9 +89,9 @@ def prepare(
     """Look, refuse, take the folder, publish what was promised, adopt changes."""
     place = folder_of(program, settings, folder)
     consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
-    inspection = checked(lambda: look(program, place, until, clock, edges), consent)
+    inspection = checked(lambda: look(program, place, until, clock, edges, tasks), consent)
     log = inspection.log
-    slots = log.open(program.name, slots_for(program, settings, cores))
+    slots = log.open(program.name, slots_for(program, settings, tasks))
     disputed = log.is_held()  # by a driver that may still commit what it has begun
     try:
         return _take(inspection, consent, slots, settings, edges, disputed)
@@ -114,7 +114,8 @@ def _take(
     while True:
         if log.newest() != inspection.epoch:
             folder, clock = str(log.folder), bundle.clock
-            inspect = partial(look, bundle.program, folder, until, clock, edges)
+            tasks = inspection.tasks
+            inspect = partial(look, bundle.program, folder, until, clock, edges, tasks)
             inspection = replace(checked(inspect, replace(consent, take_over=True)), log=log)
         try:
             return _begin(inspection, token, slots, settings.keep_epochs, disputed)
@@ -162,12 +163,19 @@ def checked(inspect: Callable[[], Inspection], consent: Consent) -> Inspection:
 
 
 def look(
-    program: Program, folder: str, until: str | None, clock: Clock | None, edges: Edges = REAL
+    program: Program,
+    folder: str,
+    until: str | None,
+    clock: Clock | None,
+    edges: Edges = REAL,
+    tasks: int | None = None,
 ) -> Inspection:
     """Everything a start has to know; nothing is changed."""
     clock = clock or SystemClock()
     log = EpochLog(folder)
-    log.look(program.name)
+    slots = log.look(program.name)
+    if tasks is not None and slots is not None:
+        tasks = min(tasks, slots)
     latest = log.latest()
     manifest = latest or Manifest()
     read_ids = ids_of(program.sources(), manifest.reads, manifest.retired)
@@ -179,7 +187,7 @@ def look(
     endless = until != "end" and not all(s.bounded for s in sources.values())
     bundle = Bundle(program, sources, sinks, clock, edges.on_step, reads, writes, endless=endless)
     comparison = None if latest is None else _compared(bundle, latest)
-    return Inspection(bundle, log, latest, comparison, until)
+    return Inspection(bundle, log, latest, comparison, until, tasks)
 
 
 def _compared(bundle: Bundle, latest: Manifest) -> Comparison:

@@ -1,7 +1,8 @@
 """What a start refuses, in this order; nothing here changes anything.
 
 1. a driver that lives holds the folder;
-2. the program cannot go on from the state, the offsets or the outputs that are there;
+2. the program cannot go on from the state, the offsets or the outputs that are there, or not
+   with this number of tasks;
 3. the job, or a step, has closed its windows for good, or would close those of a job without
    an end;
 4. an input or an output cannot be used;
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
+from headrace.driver.redistribution import refuse_rescaled
 from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.values import upstream
 from headrace.errors import OutputError, PlanError, StateError, written_at
@@ -61,6 +63,7 @@ class Inspection:
     latest: Manifest | None
     comparison: Comparison | None
     until: str | None
+    tasks: int | None = None  # how many the start has; None where nothing is to run
 
     @property
     def name(self) -> str:
@@ -88,6 +91,10 @@ def refuse(inspection: Inspection, allowed: Consent) -> None:
         inspection.comparison.check(
             allowed.drop, {*incomplete_outputs(inspection), *(inspection.manifest.dropped or ())}
         )
+    if inspection.tasks is not None:
+        stored = inspection.manifest
+        program, moves = inspection.bundle.program, _moves(inspection)
+        refuse_rescaled(program, stored.state, stored.ops, inspection.tasks, moves)
     _refuse_ended(inspection)
     if inspection.until == "end" and not allowed.for_good:
         _refuse_to_end(inspection)

@@ -22,6 +22,7 @@ from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.key_state import EXPIRY, VALUES, stamp_of
 from headrace.ops.process.migration import refitted, start_column
 from headrace.ops.process.operator import ProcessSpec, life_of
+from headrace.ops.process.operator_state import OPERATOR, TASK
 from headrace.ops.process.shared_maps import KEY, VALUE, table_name
 from headrace.ops.process.state_kinds import ValueState
 from headrace.plan.nodes import Stateful
@@ -70,7 +71,7 @@ class _Migration:
         cache: RunCache,
     ) -> None:
         self._node, self._writer, self._cache = node, writer, cache
-        self._values, self._shared = kind.values, kind.shared
+        self._values, self._shared, self._by_task = kind.values, kind.shared, kind.by_task
         self._was = sources(kind._kept, known_values(old.shape or {}))
         watermark = old.watermark if old.watermark > MIN_TIME else clock
         self._now = {"event": watermark, "clock": clock}
@@ -92,6 +93,10 @@ class _Migration:
                     tables[name] = self._rewritten(
                         tables[VALUES], self._specs[name], self._ends(name)
                     )
+        if OPERATOR in tables:
+            tables[OPERATOR] = self._rewritten(
+                stored[OPERATOR], self._specs[OPERATOR], self._task_values
+            )
         for name in self._shared:
             was, table = self._was[name], table_name(name)
             tables.pop(table, None)
@@ -122,6 +127,12 @@ class _Migration:
             rows = rows.append_column(name, self._value(run, declared, was))
             if declared.ttl is not None:
                 rows = rows.append_column(stamp_of(name), self._stamp(run, declared, was))
+        return rows.append_column(GONE, run.column(GONE))
+
+    def _task_values(self, run: pa.Table) -> pa.Table:
+        rows = run.select([HASH, TASK])
+        for name, declared in self._by_task.items():
+            rows = rows.append_column(name, self._value(run, declared, self._was[name]))
         return rows.append_column(GONE, run.column(GONE))
 
     def _key_names(self) -> list[str]:

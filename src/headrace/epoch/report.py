@@ -129,4 +129,5 @@ def _joined(total: StepFacts | None, facts: StepFacts) -> StepFacts:
         next=min(total.next, facts.next),
         wake=min(total.wake, facts.wake),
         held=total.held + facts.held,
+        tasks=facts.tasks,
     )

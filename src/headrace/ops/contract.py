@@ -56,6 +56,7 @@ class EpochStep:
     wake: int = MAX_TIME  # the clock at which something is due even without input
     newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `tables.py`
+    task: int = 0  # which of the tasks this is
 
     @property
     def arrived(self) -> pa.Table | None:
@@ -69,6 +70,7 @@ class Operator(ABC):
 
     version = 1  # of the format of its state
     filters = False  # whether `prepare` leaves rows out
+    by_task = False  # whether it has state per task, which depends on the number of tasks
 
     @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
@@ -137,6 +139,7 @@ class Spec(ABC):
     keys_by_name = False  # whether the names of its key columns identify its state
     passes = False  # it emits the rows it got, at most once each, and nothing else
     encodes_keys = False  # it can read text keys through their dictionary
+    spreads = False  # without a key, its rows go to all tasks; otherwise all to one
 
     @property
     @abstractmethod

@@ -113,6 +113,7 @@ def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
         "what": what,
         "by": list(keys),
         "every": every,
+        "spread": node.what.spreads and not keys and not every,
     }
 
 
@@ -185,7 +186,7 @@ def _level_text(level: Mapping[str, Any]) -> Iterator[str]:
     yield from _rows([[s["name"], *_physical_words(s)] for s in level["steps"]], depth=2)
     for sent in level["sends"]:
         by = f"by {', '.join(sent['by'])}" if sent["by"] else "all to one slot"
-        by = "to every slot" if sent["every"] else by
+        by = "to every slot" if sent["every"] else "spread over the slots" if sent["spread"] else by
         yield f"{INDENT * 2}=> {sent['to']}: {sent['what']} of {sent['from']}, {by}"
 
 

@@ -144,6 +144,8 @@ def _chunks(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
         if others
         else "shared state, which is for rows only"
         if kind.shared
+        else "operator state, which is for rows only"
+        if kind.by_task
         else f"{len(node.inputs)} inputs, and takes one"
         if len(node.inputs) > 1
         else ""

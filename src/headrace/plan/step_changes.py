@@ -297,11 +297,15 @@ def _one(name: str, value: ValueState, was: StoredValue) -> Iterator[MigratedPar
     if was.name != name:
         yield MigratedPart(name, RENAMED, f"from {was.name}")
     if was.word != value.word:
-        yield MigratedPart(name, REFUSED, f"was a {was.word} and is a {value.word}")
+        yield MigratedPart(name, REFUSED, f"was {_article(was.word)} and is {_article(value.word)}")
     elif was.type != ddl_type(value.type):
         yield from fits(read_type(was.type), value.type, name, value.whole, value.was_fields)
     if was.life != life_of(value):
         yield MigratedPart(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(value)]}")
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def misnamed(parts: Sequence[MigratedPart]) -> bool:

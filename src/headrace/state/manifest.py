@@ -59,6 +59,7 @@ class StepFacts:
     fingerprint: str = ""
     shape: Mapping[str, Any] | None = None
     version: int | None = None  # of the format of its state
+    tasks: int | None = None  # how many tasks its operator state is that of, if it has any
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _STEP}

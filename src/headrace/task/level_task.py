@@ -127,6 +127,7 @@ class _LevelTask:
             epoch=self._epoch.number,
             newest=self._newest(inputs),
             homes=self._homes,
+            task=self._task,
         )
         with errors_named_by_step(node.name, node.site):
             operator.step(step)
@@ -142,7 +143,9 @@ class _LevelTask:
         if step.counts:
             self._report.metrics[node.name] = dict(step.counts)
         rows_held = sum(t.rows_held for t in step.tables.values())
-        self._report.ops[node.name] = StepFacts(step.after, step.next, step.wake, rows_held)
+        tasks = self._epoch.tasks if operator.by_task else None
+        facts = StepFacts(step.after, step.next, step.wake, rows_held, tasks=tasks)
+        self._report.ops[node.name] = facts
         for port, tables in step.sides.items():
             for rows in tables:
                 self._send(node, port, rows)

@@ -205,6 +205,41 @@ def processes(root: Path, job: hr.Job) -> None:
     )  # fmt: skip
 
 
+class ByTask(hr.KeyedProcess):
+    """State per task; what it emits does not depend on which rows come in which batch."""
+
+    output = "n bigint, held bigint, places bigint"
+    n = hr.operator_value(int, default=0, merge=max)
+    place = hr.operator_value(Place)
+    seen = hr.operator_list(int)
+    places = hr.operator_list(Place, redistribute="union")
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        self.seen.append(row.id)
+        self.place = Place(1.0, ["a"])
+        self.places.append(Place(row.celsius, list(row.tags)))
+        return (self.n, len(self.seen), len(self.places))
+
+
+class ByTaskAndKey(ByTask):
+    mine = hr.value(int, default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.mine += 1
+        n, held, _ = super().on_row(row, ctx)
+        return (n, held, self.mine)
+
+
+@program("readings")
+def by_task(root: Path, job: hr.Job) -> None:
+    """Operator state, without a key and beside state by key."""
+    rows = readings(root, job)
+    every = rows.key_by("area").process(ByTaskAndKey(), unbounded=True, name="both")
+    counts = every.select("places")
+    write(tasks=rows.process(ByTask(), name="tasks"), counts=counts)
+
+
 @program("readings", "rules")
 def patterns(root: Path, job: hr.Job) -> None:
     """Patterns of every part, partial matches in hand, and rules that come as rows."""

@@ -20,6 +20,7 @@ from headrace.clock import MAX_TIME
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess
 from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
+from headrace.ops.process.operator_state import OperatorState, TaskValues
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.process.shared_maps import SharedMapGuard
 from headrace.rows import RowCopier, as_rows
@@ -50,9 +51,13 @@ class KeyPass:
         values: KeyState,
         loaded: LoadedState,
         copier: RowCopier,
+        operator: OperatorState,
+        by_task: TaskValues,
         call: Call,
     ) -> None:
-        self._own, self._names = own, {*type(function).values, HELD}
+        self._operator, self._has_operator = operator, bool(operator)
+        self.by_task = by_task  # it passes from key to key
+        self._own, self._names = own, {*type(function).values, *operator.names, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
         self._work, self._step = rows_by_key, step
         self._values, self._has_ttl = values, bool(values.with_ttl)
@@ -95,6 +100,8 @@ class KeyPass:
                 self._run_checked(key_id, indexes, due, checks)
             self._values.own(self._one.__dict__)
             self.states[key_id] = self._one.__dict__
+            if self._has_operator:
+                self.by_task = self._operator.of(self._one.__dict__)
         return self
 
     def _gather(self) -> None:
@@ -107,6 +114,8 @@ class KeyPass:
     def _enter(self, key_id: int, key: Any) -> None:
         state = self.states[key_id]
         self._one.__dict__ = {**self._own, **state} if self._own else state
+        if self._has_operator:
+            self._one.__dict__.update(self.by_task)
         self._call.key, self._call.watermark = key, self._step.before
         self._call.by_clock = False
 
@@ -213,6 +222,8 @@ class KeyPass:
                 self._record_writes(key_id)
             checks.accept(returned, call.side_rows)
             self._values.accept(one.__dict__)
+            if self._has_operator:
+                self._operator.row(one.__dict__)
             if checks.guard is not None:
                 checks.guard.check()
         except Exception as error:

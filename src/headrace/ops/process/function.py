@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError, call_site
+from headrace.ops.process.operator_kinds import OperatorKind
 from headrace.ops.process.state_kinds import SharedMapState, ValueState
 from headrace.reads import deletes
 from headrace.rows import RowCopier
@@ -97,12 +98,18 @@ class ProcessMeta(ABCMeta):
     @property
     def values(cls) -> dict[str, ValueState]:
         """The state per key."""
-        return {n: v for n, v in cls._kept.items() if not isinstance(v, SharedMapState)}
+        others = (SharedMapState, OperatorKind)
+        return {n: v for n, v in cls._kept.items() if not isinstance(v, others)}
 
     @property
     def shared(cls) -> dict[str, SharedMapState]:
         """The maps that all tasks share, whatever the key."""
         return {n: v for n, v in cls._kept.items() if isinstance(v, SharedMapState)}
+
+    @property
+    def by_task(cls) -> dict[str, OperatorKind]:
+        """The operator state: per task, whatever the key."""
+        return {n: v for n, v in cls._kept.items() if isinstance(v, OperatorKind)}
 
     def state(cls) -> pa.Schema:
         """The state per key, as columns."""
@@ -193,18 +200,21 @@ def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
     """The class for objects without a current key: reading their state is refused."""
 
     def refuse(self: KeyedProcess, name: str) -> Any:
-        if name in kind.values:
-            raise no_key(kind.__name__, name)
+        if name in kind.values or name in kind.by_task:
+            raise no_key(kind, name)
         raise AttributeError(f"{kind.__name__} has no attribute {name!r}")
 
     without_key: Any = ProcessMeta(kind.__name__, (kind,), {"__getattr__": refuse})
     return cast("type[KeyedProcess]", without_key)
 
 
-def no_key(title: str, name: str) -> PlanError:
+def no_key(kind: type[KeyedProcess], name: str) -> PlanError:
+    whose = "of a key, and a control row has no key"
+    if name in kind.by_task:
+        whose = "of a task, and a control row belongs to all tasks"
     return PlanError(
         "HR-PROCESS-013",
-        f"{title}.{name} is state of a key, and a control row has no key",
+        f"{kind.__name__}.{name} is state {whose}",
         "Put what control rows carry in a hr.shared_map; read it in on_row.",
     )
 

@@ -35,7 +35,8 @@ from headrace.ops.process.key_state import (
     Timers,
     seen_by_key,
 )
-from headrace.ops.process.rows_by_key import RowArranger, RowsByKey, seen
+from headrace.ops.process.operator_state import OperatorState, TaskValues
+from headrace.ops.process.rows_by_key import RowArranger, RowsByKey, seen, spread_hashes
 from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, table_name
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
@@ -59,6 +60,7 @@ class _BlockResult:
     cancelled: set[Timer]
     faults: list[Fault]
     counts: dict[str, int]
+    by_task: TaskValues
 
 
 class ProcessOperator(Operator):
@@ -72,6 +74,8 @@ class ProcessOperator(Operator):
         self._values = KeyState(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
         self._shared = SharedMaps(function, names, place.broadcast)
+        self._operator = OperatorState(function)
+        self.by_task, self._keyed = bool(self._operator), bool(place.key)
         self._ignores_context = self._must_ignore_context()
         self._every_key = calls_every_key(type(function))
         self._copier = row_copier(place.output)
@@ -85,18 +89,28 @@ class ProcessOperator(Operator):
         return plain and not at_once and ignores(_handler(kind, self._names[0]), place=2, count=3)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (*self._values.tables(), *self._timers.tables(), *self._shared.tables())
+        by_key = (*self._values.tables(), *self._timers.tables())
+        return (*by_key, *self._shared.tables(), *self._operator.tables())
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        """Without a key, rows are spread over the tasks."""
+        return rows if self._keyed else spread_hashes(rows)
 
     @collector_paused()
     def step(self, step: EpochStep) -> None:
         inputs, control = self._shared.split(step.inputs)
-        held = self._values.keys(step) if self._every_key else None
-        work = self._arranger.arrange(inputs, self._timers.due(step), held)
+        work = self._arrange(inputs, step)
         maps = self._shared.apply(control, step) if self._has_work(work, control) else {}
         if len(work):
             self._calls(work, inputs, self._shared.guard(maps, step), step)
         self._values.expire_keys(step)
         self._timers.look_ahead(step)
+
+    def _arrange(self, inputs: Sequence[pa.Table | None], step: EpochStep) -> RowsByKey:
+        if not self._keyed:
+            return self._arranger.arrange_unkeyed(inputs, BLOCK)
+        held = self._values.keys(step) if self._every_key else None
+        return self._arranger.arrange(inputs, self._timers.due(step), held)
 
     def _has_work(self, work: RowsByKey, control: Sequence[pa.Table | None]) -> bool:
         return len(work) > 0 or any(rows is not None for rows in control)
@@ -113,7 +127,7 @@ class ProcessOperator(Operator):
         handlers = [(_handler(kind, name), name) for name in self._names]
         columns = seen(inputs, [handler for handler, _ in handlers])
         own = {**own_attributes(self._function), **guard.maps}
-        results = []
+        results, by_task = [], self._operator.load(step)
         for first, block in work.blocks(BLOCK):
             new_pass = partial(
                 KeyPass,
@@ -127,22 +141,27 @@ class ProcessOperator(Operator):
                 self._values,
                 loaded.slice(first, len(block)),
                 self._copier,
+                self._operator,
             )
-            results.append(self._block(new_pass, block, inputs, guard, step))
+            results.append(self._block(new_pass, by_task, block, inputs, guard, step))
+            by_task = results[-1].by_task
         self._store(results, work, loaded, step)
+        self._operator.store(by_task, step)
 
     def _block(
         self,
-        new_pass: Callable[[Call], KeyPass],
+        new_pass: Callable[[TaskValues, Call], KeyPass],
+        by_task: TaskValues,
         block: RowsByKey,
         inputs: Sequence[pa.Table | None],
         guard: SharedMapGuard,
         step: EpochStep,
     ) -> _BlockResult:
-        keys = key_values(block.keys, self._key.names)
+        keys = key_values(block.keys, self._key.names) if self._keyed else [None] * len(block)
 
         def run(checks: CallChecks | None) -> _BlockResult:
-            result = self._result(new_pass(self._call(step)).run(keys, checks), block, step)
+            one = new_pass(self._operator.copied(by_task), self._call(step))
+            result = self._result(one.run(keys, checks), block, step)
             guard.check()
             return result
 
@@ -185,7 +204,14 @@ class ProcessOperator(Operator):
             done.cancelled,
             done.faults,
             done.counts,
+            self._fitting(done.by_task),
         )
+
+    def _fitting(self, by_task: TaskValues) -> TaskValues:
+        """The values of the task; refuses what does not fit."""
+        if self._operator:
+            self._operator.row(by_task)
+        return by_task
 
     def _store(
         self, parts: list[_BlockResult], work: RowsByKey, loaded: LoadedState, step: EpochStep
@@ -201,13 +227,18 @@ class ProcessOperator(Operator):
                 step.sides.setdefault(name, []).append(table)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """Keys by the names of the first input, and the state of each."""
+        """Keys by the names of the first input, and the state of each; without a key, tasks."""
+        if not self._keyed:
+            return self._operator.all_values(tables)
         return seen_by_key(tables, self._by, self._key, since, until)
 
     def side_views(self) -> Mapping[str, Sequence[str]]:
-        return dict.fromkeys(type(self._function).shared, (KEY,))
+        shared = dict.fromkeys(type(self._function).shared, (KEY,))
+        return {**shared, **dict.fromkeys(self._operator.names, ("task",))}
 
     def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        if name in self._operator.names:
+            return self._operator.one_value(name, tables)
         return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
 
 
@@ -234,6 +265,7 @@ class ProcessSpec(Spec):
 
     at_rest = "Process"
     kind = "process"
+    spreads = True
 
     @property
     def endless(self) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.hashing import hash_keys
 from headrace.ops.agg.order import order_keys, sorted_by
 from headrace.ops.contract import EpochStep
 from headrace.ops.keys import key_numbers
@@ -174,6 +175,22 @@ class RowArranger:
             self._keys,
         )
 
+    def arrange_unkeyed(self, inputs: Sequence[pa.Table | None], size: int) -> RowsByKey:
+        """All rows of the task in order, whatever they are: `size` at a time as those of a key."""
+        rows = input_rows(inputs)
+        order, count = _in_order(rows), len(rows.ports)
+        starts = [*range(0, count, size), count] if count else [0]
+        return RowsByKey(
+            pa.table([pa.array(np.zeros(len(starts) - 1, np.uint64))], names=[HASH]),
+            rows.hidden.take(pa.array(order)).combine_chunks(),
+            starts,
+            rows.ports[order],
+            rows.indexes[order],
+            rows.no_time,
+            [[] for _ in starts[1:]],
+            self._keys,
+        )
+
     def _identity(self, port: int, rows: pa.Table) -> pa.Table:
         """The hash and the key, by the names that all inputs share."""
         columns = [rows.column(name) for name in self._keys[port]]
@@ -216,10 +233,21 @@ def input_rows(inputs: Sequence[pa.Table | None]) -> InputRows:
 def in_turn(inputs: Sequence[pa.Table | None]) -> list[tuple[int, int, Any]]:
     """The rows of all inputs in order, whatever their key: input, place there, and time."""
     rows = input_rows(inputs)
-    order = sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
+    order = _in_order(rows)
     times = _times(rows.hidden.take(pa.array(order)), rows.no_time)
     places = rows.ports[order].tolist(), rows.indexes[order].tolist()
     return list(zip(*places, times, strict=True))
+
+
+def _in_order(rows: InputRows) -> np.ndarray:
+    return sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
+
+
+def spread_hashes(rows: pa.Table) -> pa.Table:
+    """Rows that have no key, with hashes by which they go to all tasks evenly: by what identifies
+    a row, so that it goes to the same task however rows are cut into batches."""
+    places = [rows.column(n) for n in (SOURCE, OFFSET) if n in rows.column_names]
+    return rows.append_column(HASH, pa.array(hash_keys(places, rows.num_rows)))
 
 
 def seen(inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[pa.Table | None]:

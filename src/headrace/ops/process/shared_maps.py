@@ -118,9 +118,9 @@ class SharedMaps:
                 "would emit them",
                 "Put what it carries in a hr.shared_map, and emit rows in the other methods.",
             )
-        for name in kind.values:
+        for name in (*kind.values, *kind.by_task):
             if name in one.__dict__:
-                raise no_key(kind.__name__, name)
+                raise no_key(kind, name)
         maps.update({name: dict(one.__dict__[name]) for name in maps})
 
     def _apply_checked(

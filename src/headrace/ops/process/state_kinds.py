@@ -280,7 +280,7 @@ def reducing(
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
     """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
-    if not _takes_two(fn):
+    if not takes_two(fn):
         raise PlanError(
             "HR-PLAN-036",
             f"reducing needs a function of two arguments, not {fn!r}",
@@ -295,7 +295,7 @@ def reducing(
     return _declared(RunningState, _typed(kind), kind, options, fold=fold)
 
 
-def _takes_two(fn: Any) -> bool:
+def takes_two(fn: Any) -> bool:
     try:
         inspect.signature(fn).bind(None, None)
     except ValueError:  # a builtin without a signature
