@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.hashing import hash_keys, tasks_of
+from headrace.state.faults import hooked
 from headrace.testing import Harness
 
 SLOTS = 8
@@ -213,6 +214,45 @@ def test_going_forth_and_back_multiplies_nothing(tmp_path: Path) -> None:
     (row,) = stored(job_of(Seen()), tmp_path)
     assert (row["n"], row["most"], sorted(row["everyone"])) == (10, 8, [7, 8])
     assert sorted(row["seen"]) == [7] * 5 + [8] * 5
+
+
+def test_a_start_that_dies_while_it_deals_out_is_repeated(tmp_path: Path) -> None:
+    with Harness(job_of(Seen()), folder=tmp_path, tasks=4) as test:
+        played(test, [("k", v) for v in range(9)])
+    for tasks in (2, 3):
+        for nth in range(1, 100):
+            passed: list[str] = []
+
+            def die(name: str, passed: list[str] = passed, nth: int = nth) -> None:
+                passed.append(name)
+                if len(passed) == nth:
+                    raise KeyboardInterrupt(name)
+
+            try:
+                with hooked(die):
+                    Harness(job_of(Seen()), folder=tmp_path, tasks=tasks).close()
+                break
+            except KeyboardInterrupt:
+                continue
+        assert nth > 1  # each step of the start that is durable was the last of one
+        found = stored(job_of(Seen()), tmp_path)
+        assert len(found) == tasks and sum(row["n"] for row in found) == 9
+        assert sorted(v for row in found for v in row["seen"]) == list(range(9))
+
+
+def test_a_renamed_step_is_dealt_out_under_its_new_name(tmp_path: Path) -> None:
+    def job(name: str, **options: Any) -> hr.Job:
+        job = hr.Job("operator", slots=SLOTS)
+        rows = job.read("log:rows", schema=SCHEMA, name="rows")
+        rows.process(Seen(), name=name, **options).write("collect:", name="out")
+        return job
+
+    with Harness(job("p"), folder=tmp_path, tasks=4) as test:
+        played(test, [("k", v) for v in range(9)])
+    Harness(job("q", was="p"), folder=tmp_path, tasks=3).close()
+    found = stored(job("q"), tmp_path, "q")
+    assert [row["task"] for row in found] == [0, 1, 2]
+    assert [len(row["seen"]) for row in found] == [3, 3, 3]
 
 
 @dataclass
