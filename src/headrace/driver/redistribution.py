@@ -69,6 +69,7 @@ def refuse_rescaled(
                     "Say how the values of two tasks become one: hr.operator_value(..., "
                     f"merge=...); or start it with parallelism={facts.tasks} "
                     f"(--parallelism {facts.tasks} on the command line).",
+                    site=node.site,
                 )
 
 
