@@ -27,7 +27,7 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.plan.step_changes import known_values, sources
 from headrace.rows import pylist, table_of
-from headrace.state.manifest import StepFacts, table_key
+from headrace.state.manifest import Manifest, StepFacts, table_key
 from headrace.state.runs import RunCache, RunWriter
 from headrace.state.spec import GONE
 from headrace.state.store import Segment, SlotState, open_table
@@ -53,10 +53,12 @@ def rescaled(
 
 
 def refuse_rescaled(
-    program: Program, state: Mapping[str, Any], ops: Ops, tasks: int, moves: Mapping[str, str]
+    program: Program, stored_in: Manifest, tasks: int | None, moves: Mapping[str, str]
 ) -> None:
     """Refuse a start whose number of tasks a stored value does not allow."""
-    for node, facts in rescaled(program, state, ops, tasks, moves):
+    if tasks is None:
+        return
+    for node, facts in rescaled(program, stored_in.state, stored_in.ops, tasks, moves):
         kind = type(node.what.function)  # type: ignore[attr-defined]
         stored = sources(kind._kept, known_values(facts.shape or {"values": ()}))
         for name, declared in kind.by_task.items():

@@ -1,8 +1,7 @@
 """What a start refuses, in this order; nothing here changes anything.
 
 1. a driver that lives holds the folder;
-2. the program cannot go on from the state, the offsets or the outputs that are there, or not
-   with this number of tasks;
+2. the program, or this number of tasks, cannot go on from what is there;
 3. the job, or a step, has closed its windows for good, or would close those of a job without
    an end;
 4. an input or an output cannot be used;
@@ -91,10 +90,8 @@ def refuse(inspection: Inspection, allowed: Consent) -> None:
         inspection.comparison.check(
             allowed.drop, {*incomplete_outputs(inspection), *(inspection.manifest.dropped or ())}
         )
-    if inspection.tasks is not None:
-        stored = inspection.manifest
-        program, moves = inspection.bundle.program, _moves(inspection)
-        refuse_rescaled(program, stored.state, stored.ops, inspection.tasks, moves)
+    program, moves = inspection.bundle.program, _moves(inspection)
+    refuse_rescaled(program, inspection.manifest, inspection.tasks, moves)
     _refuse_ended(inspection)
     if inspection.until == "end" and not allowed.for_good:
         _refuse_to_end(inspection)
@@ -106,7 +103,7 @@ def refuse(inspection: Inspection, allowed: Consent) -> None:
     _refuse_short(inspection, allowed)
     _refuse_other(inspection)
     if not allowed.silent:
-        refuse_never_firing(inspection.bundle.program, inspection.bundle.sources)
+        refuse_never_firing(program, inspection.bundle.sources)
 
 
 def _refuse_living(inspection: Inspection) -> None:
