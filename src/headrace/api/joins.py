@@ -26,9 +26,10 @@ from headrace.api.handles import (
     TimedT,
 )
 from headrace.api.join_keys import JoinArguments, add_join
+from headrace.api.looking import Looking
 from headrace.api.window_cut import BOUNDS
 from headrace.clock import Duration
-from headrace.errors import PlanError
+from headrace.errors import PlanError, Site
 from headrace.expr import col
 from headrace.ops.contract import Spec
 from headrace.ops.join.interval import HOWS, IntervalJoin
@@ -39,11 +40,13 @@ from headrace.ops.join.table_changes import CHANGE, Changes
 from headrace.ops.join.table_join import HOWS as TABLE_HOWS
 from headrace.ops.join.table_join import TableJoin
 from headrace.ops.join.window_joins import Cogroup, WindowJoin
+from headrace.ops.tables import free_name
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner
 from headrace.plan.columns import clashes, key_clashes
-from headrace.plan.draft import UNKNOWN
+from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge
+from headrace.plan.part import Part, part_for
 from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike, ddl_of
 
@@ -217,8 +220,8 @@ CHANGES = pa.field(CHANGE, pa.string())
 TIMES = ("event", "processing")
 
 
-class TableJoins(AnyTable, Generic[JoinT]):
-    """A table whose changes, and those of its join with another, are streams."""
+class TableJoins(AnyTable, Looking, Generic[JoinT]):
+    """A table whose changes, and those of its join with another, are streams; it can be shown."""
 
     def changes(
         self, *, time: str = "event", name: str | None = None, was: str | None = None
@@ -231,11 +234,25 @@ class TableJoins(AnyTable, Generic[JoinT]):
         with step.draft.attempt(step.site):
             join_keys.one_of(time, TIMES, "time")
         schema = pa.schema([*(f for f in self.schema if f.name != CHANGE), CHANGES])
+        what, keys = self._as_changes(time == "processing")
+        return self._joined(add_join(step, (self,), keys, what, schema, unbounded=self._unbounded))
+
+    def _as_changes(self, processing: bool) -> tuple[Changes, join_keys.Keys]:
+        """What makes its changes of its versions, and its key; none where that is not known."""
         has_keys = all(k in self.schema.names for k in self._keys)
         timed, rows = self._edge.node.timed, (ddl_of(self.schema),)
-        what = Changes(time == "processing", timed, self._deleted, rows)
-        keys = (self._keys if has_keys else (),)
-        return self._joined(add_join(step, (self,), keys, what, schema, unbounded=self._unbounded))
+        return Changes(processing, timed, self._deleted, rows), (self._keys if has_keys else (),)
+
+    def _part(self, site: Site | None) -> Part:
+        """A look at a table: its changes, to the end of what there is."""
+        what, keys = self._as_changes(processing=not self._edge.node.timed)
+        change = pa.field(free_name(CHANGE, self.schema.names), pa.string())
+        schema = pa.schema([*self.schema, change]) if all(keys) else UNKNOWN
+
+        def changes(draft: Draft, end: Edge) -> Edge:
+            return StepBuilder(draft, end).stateful(what, keys, schema, unbounded=True)
+
+        return part_for(self._draft, self._edge, site, changes, self._keys)
 
     def join(
         self,

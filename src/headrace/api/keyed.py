@@ -172,6 +172,11 @@ class Table(TableJoins["stream.JoinResult"]):
                 )
             raise no_such_name("a table", method, dir(Table))
 
+    def _repr_html_(self) -> str:
+        more = f"Table by {', '.join(self._keys)}; show() computes its rows"
+        name = self._draft.name_of(self._edge)
+        return notebook.heading(name, more) + columns_html(self.schema)
+
     def __repr__(self) -> str:
         return f"<Table {self._draft.name_of(self._edge)!r} by {', '.join(self._keys)}>"
 

@@ -1,4 +1,4 @@
-"""A look at a stream: its first rows, computed now.
+"""A look at a stream or a table: its first rows, computed now.
 
 What computes them is connected by the package (`headrace/__init__.py`): nothing here runs.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from headrace import notebook
-from headrace.api.handles import AnyStream
-from headrace.errors import call_site, refusal
+from headrace.api.handles import Handle
+from headrace.errors import Site, call_site, refusal
 from headrace.plan.part import Part, part_for
 from headrace.printed import html_table, text_table
 
@@ -25,15 +25,16 @@ def connect(look: Look) -> None:
     _connected[:] = [look]
 
 
-class Looking(AnyStream):
-    """Methods that show rows of a stream."""
+class Looking(Handle):
+    """Methods that show rows of a stream, or the rows of a table."""
 
     def head(self, n: int = 20, *, quiet: bool = False) -> pa.Table:
         """The first `n` rows of this stream, computed now from what the inputs hold.
 
         Leaves no trace: the job's folder, its outputs and its progress stay as they are. Reads
-        only as much as it needs; once all is read, windows are closed. How the rows came about
-        is said on standard error, unless `quiet`.
+        only as much as it needs; once all is read, windows are closed. Of a table, all is read:
+        these are the first of its rows, by key, as they are then. How the rows came about is
+        said on standard error, unless `quiet`.
         """
         rows, words = self._look(n, "head")
         if not quiet:
@@ -41,7 +42,7 @@ class Looking(AnyStream):
         return rows
 
     def show(self, n: int = 20) -> None:
-        """Print the first `n` rows of this stream as a table; see `head`."""
+        """Print the first `n` rows of this stream, or of this table; see `head`."""
         rows, words = self._look(n, "show")
         text = f"{text_table(rows)}\n\n{words}"
         if notebook.is_live():
@@ -56,4 +57,8 @@ class Looking(AnyStream):
                 f"{method} takes {n!r} rows",
                 "Choose a whole number of rows above zero.",
             )
-        return _connected[0](part_for(self._draft, self._edge, call_site()), n)
+        return _connected[0](self._part(call_site()), n)
+
+    def _part(self, site: Site | None) -> Part:
+        """The part of the program that is looked at."""
+        return part_for(self._draft, self._edge, site)

@@ -1,8 +1,9 @@
-"""The first rows that a part of a program emits, and how they came about in a few words.
+"""The first rows that a part of a program emits, or those of a table, and how they came about.
 
 A look is a new job in a folder of its own, which is gone afterwards: it begins where the inputs
 begin, reads what they hold now, and stops as soon as there are enough rows. If everything was
-read, windows are closed as by until="end"; if not, only what was emitted by then is there.
+read, windows are closed as by until="end"; if not, only what was emitted by then is there. What
+the rows of a table are, is known when all has been read: its changes are applied to each other.
 
 Which rows are late depends on how input is cut into batches. So where there is state, batches are
 as large as those of a run; where there is none, the first one has as many rows as are wanted.
@@ -15,11 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.inspect.progress import Progress, quoted
 from headrace.look.in_process import Driver
 from headrace.ops.join.lookup import Lookup
 from headrace.ops.join.lookup_tables import SparkTable
+from headrace.ops.join.table_changes import INSERT
 from headrace.ops.stream.whole_batches import Transform
 from headrace.plan.nodes import Read, Stateful
 from headrace.plan.part import Part
@@ -38,7 +41,7 @@ def look(part: Part, rows: int) -> tuple[pa.Table, str]:
     until = "now" if _endless(program.sources()) else "end"
 
     def enough(progress: Progress) -> bool:
-        return progress.outputs.get(part.output, 0) >= rows
+        return not part.table_key and progress.outputs.get(part.output, 0) >= rows
 
     with tempfile.TemporaryDirectory(prefix="headrace-look-") as folder:
         if needs_spark(program):
@@ -50,6 +53,8 @@ def look(part: Part, rows: int) -> tuple[pa.Table, str]:
             where = IN_PROCESS
             first = None if program.stateful() else rows
             table, progress = _take(seen, folder, until, first, enough)
+    if part.table_key:
+        table = _current(table, part.table_key)
     shown = table.slice(0, rows)
     early = progress is not None and enough(progress)
     return shown, "; ".join(_words(shown.num_rows, table.num_rows, where, progress, part, early))
@@ -85,6 +90,16 @@ def _take(
         driver.close()
 
 
+def _current(changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """The rows that a table has after these changes, by key; `change` is the last column."""
+    *columns, change = changes.column_names
+    numbered = changes.select(list(key)).append_column("", pa.array(range(changes.num_rows)))
+    newest = numbered.group_by(list(key), use_threads=False).aggregate([("", "max")])
+    last = changes.take(newest.column("_max"))
+    rows = last.filter(pc.equal(last.column(change), INSERT)).select(columns)
+    return rows.sort_by([(name, "ascending") for name in key])
+
+
 # In words.
 
 
@@ -95,11 +110,16 @@ def _words(
     ended = progress is None or progress.ended
     read = 0 if progress is None else sum(c["read"] for c in progress.counts.values())
     which = _rows(shown) if ended and shown == emitted else f"the first {_rows(shown)}"
+    if part.table_key:
+        some = "" if shown == emitted else f"the first {shown:,} of "
+        which = f"{some}{_rows(emitted)} of the table"
     words = [f"{which}, computed {where} from {_rows(read)} of input"]
     if not ended:
         state = any(n.stateful for n in part.draft.graph())
         rest = "the rest was not read" if early else "more may come"
-        words.append(rest + (", and windows still open are not shown" if state else ""))
+        hidden = "changes that the watermark has not passed" if part.table_key else ""
+        hidden = hidden or ("windows still open" if state else "")
+        words.append(rest + (f", and {hidden} are not shown" if hidden else ""))
     words += [
         f"input {r.name!r} has no end: only its first {ENDLESS_ROWS:,} rows were read"
         for r in part.reads

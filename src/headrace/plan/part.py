@@ -3,11 +3,12 @@
 It has the steps before that stream, under their names, and one output, which stores rows in the
 job's folder ("collect:"). Outputs of the program itself are not in it. Dead letters come from
 every step, so they need the whole program: its outputs are then stored in the folder as well.
+Of a table, the output holds its changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import Site
@@ -23,6 +24,7 @@ class Part:
 
     draft: Draft
     output: str
+    table_key: tuple[str, ...] = ()  # of a table, whose changes are the output
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -35,8 +37,18 @@ class Part:
         return replace(self, draft=self.draft.only(linked(nodes)))
 
 
-def part_for(draft: Draft, edge: Edge, site: Site | None) -> Part:
-    """The part of a program that computes the rows behind `edge`."""
+def part_for(
+    draft: Draft,
+    edge: Edge,
+    site: Site | None,
+    changes: Callable[[Draft, Edge], Edge] | None = None,
+    table_key: tuple[str, ...] = (),
+) -> Part:
+    """The part of a program that computes the rows behind `edge`.
+
+    For the table of that key, whose versions these rows are, `changes` adds the step that makes
+    its changes of them.
+    """
     draft.look_at(edge)
     graph = draft.whole()
     last = next(n for n in graph if n.name == draft.node_behind(edge).name)
@@ -46,15 +58,18 @@ def part_for(draft: Draft, edge: Edge, site: Site | None) -> Part:
     nodes = linked([_collected(n) for n in graph if n.name in needed])
     part = draft.only(nodes)
     after = next(n for n in nodes if n.name == last.name)
+    end = Edge(after, edge.port)
+    if changes is not None:
+        end = changes(part, end)
     write = Write(
         name="",
-        schema=Edge(after, edge.port).schema,
-        inputs=(Edge(after, edge.port),),
-        timed=after.timed,
+        schema=end.schema,
+        inputs=(end,),
+        timed=end.node.timed,
         site=site,
         uri=COLLECT,
     )
-    return Part(part, part.add(write, chosen=None, kind="look").name)
+    return Part(part, part.add(write, chosen=None, kind="look").name, table_key)
 
 
 def _before(nodes: Sequence[Node]) -> set[str]:
