@@ -310,6 +310,10 @@ def _sample(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return found, (f"floor({time} / {1000 * s.length})", "0", "0")
 
 
+def _suppress(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].key_by(*s.keys).suppress(f"{s.length}s", **_named(s)), _WHOLE
+
+
 def _folded(s: Step, sides: list[hr.Stream], time: str) -> Built:
     windows = sides[0].key_by(*s.keys).window(hr.tumbling(f"{s.length}s"))
     return windows.fold(0, lambda total, row: total + row.id, **_named(s)), (START, "value", "0")
@@ -348,6 +352,6 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
-    "batch": _batch, "sample": _sample, "folded": _folded, "reduced": _reduced,
-    "merged": _merged, "versions": _versions, "evicted": _evicted,
+    "batch": _batch, "sample": _sample, "suppress": _suppress, "folded": _folded,
+    "reduced": _reduced, "merged": _merged, "versions": _versions, "evicted": _evicted,
 }  # fmt: skip

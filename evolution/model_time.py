@@ -190,6 +190,12 @@ def _sample(rows: Sequence[Seen], step: Step) -> Told:
             yield (period + 1) * size, (period, 0, 0)
 
 
+def _suppress(rows: Sequence[Seen], step: Step) -> Told:
+    size = step.length * 1000
+    for period, one in {one.time // size: one for one in rows}.items():
+        yield (period + 1) * size, (one.row["id"], one.row["x"], one.row["y"])
+
+
 def _match(rows: Sequence[Seen], step: Step) -> Told:
     waiting = list[Seen]()
     for one in rows:
@@ -227,7 +233,7 @@ _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
     "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
     "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
-    "timers": _timers, "evicted": _evicted,
+    "timers": _timers, "evicted": _evicted, "suppress": _suppress,
 }  # fmt: skip
 
 

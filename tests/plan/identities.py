@@ -400,6 +400,19 @@ CASES: dict[str, Case] = {
         {"by the clock": lambda s: s.batch(2, "1h", time="processing", name="s")},
         {"column": lambda s: s.batch(2, "1h", into="many", name="s")},
     ),
+    "suppress": keyed_case(
+        lambda s: s.suppress("1h", name="s"),
+        {"period": lambda s: s.suppress("2h", name="s"),
+         "by the clock": lambda s: s.suppress("1h", time="processing", name="s"),
+         "without a period": lambda s: s.suppress(rows=3, **S)},
+        {"rows": lambda s: s.suppress("1h", rows=3, name="s")},
+    ),
+    "suppress by the clock": keyed_case(
+        lambda s: s.suppress("1h", time="processing", name="s"),
+        {"by event time": lambda s: s.suppress("1h", name="s")},
+        {"period": lambda s: s.suppress("2h", time="processing", name="s"),
+         "rows": lambda s: s.suppress("1h", rows=3, time="processing", name="s")},
+    ),
     "sample": keyed_case(
         lambda s: s.sample(2, per="1h", name="s"),
         {"per": lambda s: s.sample(2, per="2h", name="s"),

@@ -17,7 +17,7 @@ from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder
 from headrace.api.join_keys import add_join
 from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
-from headrace.api.small_operators import SharedMethods
+from headrace.api.small_operators import SharedMethods, suppressed
 from headrace.api.stateful import KeyedState
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
@@ -159,6 +159,23 @@ class KeyedStream(
 @named_arguments
 class Table(TableJoins["stream.JoinResult"]):
     """The latest row of each key."""
+
+    def suppress(
+        self,
+        period: Duration | None = None,
+        *,
+        rows: int | None = None,
+        time: str | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Table:
+        """The table with fewer changes: of a key's in each `period`, or of so many, the last.
+
+        See `KeyedStream.suppress`. A key that begins and ends in one period never was.
+        """
+        limits = (period, rows, time)
+        edge = suppressed(self._step(name, was), self._keys, limits, True, self._unbounded)
+        return Table(self._draft, edge, self._keys, self._deletes, self._unbounded)
 
     def _joined(self, edge: Edge) -> stream.JoinResult:
         return stream.JoinResult(self._draft, edge)

@@ -26,10 +26,12 @@ from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.limit import Limit
+from headrace.ops.stream.suppress import Suppress
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
+from headrace.plan.nodes import Edge
 from headrace.schema import ddl_type
 
 
@@ -185,6 +187,36 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         accepted = unbounded or not self._keys
         return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
 
+    def suppress(
+        self,
+        period: Duration | None = None,
+        *,
+        rows: int | None = None,
+        time: str | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> TimedT:
+        """Of the rows of a key in each `period` only the last, or the last of so many `rows`.
+
+        `time` is "event", where periods begin at multiples of their length and end with the
+        watermark, or "processing", where one begins with a row. What waits when the input ends is
+        emitted. For rows that are retracted, use `table(..., delete=...).suppress(...)`.
+        """
+        step = self._step(name, was)
+        if CHANGE.name in step.schema.names and step.schema.field(CHANGE.name).type == CHANGE.type:
+            step.report(
+                PlanError(
+                    "HR-STREAM-014",
+                    "suppress would drop rows that retract others, or are retracted: the column "
+                    f"{CHANGE.name!r} says which",
+                    'Make a table of them: .with_columns(gone="change = \'-\'").drop("change")'
+                    '.table("id", delete="gone").suppress("10s").changes(); or rename the column.',
+                )
+            )
+        edge = suppressed(step, self._keys, (period, rows, time), False, unbounded)
+        return self._timed(edge)
+
     @overload
     def sample(
         self, size: float, *, seed: int = 0, name: str | None = None, was: str | None = None
@@ -230,6 +262,40 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                 )
             )
         return self._stream(step.chunks(Share(float(size) if is_share else 0.0, seed), step.schema))
+
+
+def suppressed(
+    step: StepBuilder,
+    keys: tuple[str, ...],
+    limits: tuple[Duration | None, int | None, str | None],
+    table: bool,
+    unbounded: bool,
+) -> Edge:
+    """The rows that suppress(period, rows=, time=) leaves, of a stream or of a table."""
+    (period, rows, time), timed = limits, step.edge.node.timed
+    if period is None and rows is None:
+        step.report(
+            PlanError(
+                "HR-STREAM-014",
+                "suppress does not say how many changes become one",
+                'Say in which time, or how many: suppress("10s"), suppress(rows=100).',
+            )
+        )
+    if time not in (None, "event", "processing"):
+        step.report(
+            PlanError(
+                "HR-STREAM-006",
+                f"suppress(time=) is {time!r}",
+                'Write time="event" or time="processing".',
+            )
+        )
+    length = None if period is None else step.span(period, "suppress")
+    count = None if rows is None else step.count(rows, "suppress")
+    by_clock = time == "processing" or (time is None and not timed)
+    what = Suppress.of(length, count, by_clock, timed, table, step.schema)
+    known = keys if all(k in step.schema.names for k in keys) else ()
+    accepted = unbounded or not keys or rows is None
+    return step.stateful(what, (known,), step.schema, unbounded=accepted)
 
 
 def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:

@@ -111,6 +111,22 @@ def without_a_key(root: Path, job: hr.Job) -> None:
 
 
 @program("readings")
+def suppressed(root: Path, job: hr.Job) -> None:
+    """Of several changes of a key, the last."""
+    rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
+    by_area = rows.where("area is not null").key_by("area")
+    last = by_area.suppress("10s", name="last")
+    table = rows.table("area", delete="state = 'off'", unbounded=True)
+    write(
+        last=last, late=last.late,
+        some=by_area.suppress("10s", rows=2, name="some"),
+        clock=by_area.suppress("10s", time="processing", name="clock"),
+        counted=by_area.suppress(rows=4, unbounded=True, name="counted"),
+        calm=table.suppress("10s", name="calm").changes(name="changes"),
+    )  # fmt: skip
+
+
+@program("readings")
 def loops(root: Path, job: hr.Job) -> None:
     """Whole batches, and rows that go round: within a batch and into the next."""
     rows = readings(root, job).select("id", "area", "zone")

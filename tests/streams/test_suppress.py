@@ -1,0 +1,255 @@
+"""`suppress`: of the changes of a key in a period, or of so many, only the last."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.testing import Harness, drive
+from tests.streams.playing import OPTIONS, Row, play, turns
+
+
+@dataclass
+class ByTime:
+    """Remembers the changes of each key and period; `every`: how many are one."""
+
+    period: int
+    every: int | None = None
+    open: dict[Any, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    count: dict[Any, int] = field(default_factory=lambda: defaultdict(int))
+
+    def step(self, rows: list[Row], before: int, after: int, clock: int) -> list[Any]:
+        out = []
+        for row in sorted(rows, key=lambda r: r.order):
+            start = row.t // self.period * self.period
+            if before > MIN_TIME and start + self.period <= before:
+                continue  # late
+            group = start, row.k
+            if self.open[group] and self.open[group][-1].t > row.t:
+                continue  # what it says has been replaced
+            self.open[group].append(row)
+            self.count[group] += 1
+            if self.count[group] == self.every:
+                self.count[group] = 0
+                out.append(row.n)
+        for start, key in [*self.open]:
+            if start + self.period <= after:
+                seen = self.open.pop((start, key))
+                if self.count.pop((start, key)):
+                    out.append(seen[-1].n)
+        return out
+
+
+@dataclass
+class ByClock:
+    """Remembers what waits: since when, how many changes, and the last of them."""
+
+    period: int | None
+    every: int | None
+    waits: dict[Any, tuple[int, int, Row]] = field(default_factory=dict)
+
+    def step(self, rows: list[Row], before: int, after: int, clock: int) -> list[Any]:
+        out = []
+        for row in sorted(rows, key=lambda r: r.order):
+            since, count, _ = self.waits.get(row.k, (clock, 0, row))
+            self.waits[row.k] = since, count + 1, row
+            if count + 1 == self.every:
+                out.append(self.waits.pop(row.k)[2].n)
+        for key, (since, _, row) in [*self.waits.items()]:
+            due = self.period is not None and since + self.period <= clock
+            if due or after >= MAX_TIME:
+                out.append(row.n)
+                del self.waits[key]
+        return out
+
+
+def number(row: dict[str, Any]) -> int:
+    return int(row["n"])
+
+
+EVERY = st.none() | st.integers(1, 4)
+
+
+@settings(**OPTIONS)
+@given(script=turns(), period=st.sampled_from([1, 7, 20]), every=EVERY, tasks=st.integers(1, 3))
+def test_the_last_change_of_each_period_of_event_time(script, period, every, tasks):
+    play(
+        lambda s: s.key_by("k").suppress(f"{period}ms", rows=every, name="t"),
+        ByTime(period, every), script, number, "t", tasks,
+    )  # fmt: skip
+
+
+@settings(**OPTIONS)
+@given(script=turns(), period=st.sampled_from([1, 5, 20]), every=EVERY, timed=st.booleans())
+def test_the_last_change_of_each_period_of_the_clock(script, period, every, timed):
+    if not timed:  # rows then have no order but that of their places
+        script = [type(t)(tuple(r._replace(t=0) for r in t.rows), t.wait, t.before) for t in script]
+    play(
+        lambda s: s.key_by("k").suppress(
+            f"{period}ms", rows=every, time="processing", name="t"
+        ),
+        ByClock(period, every), script, number, "t", timed=timed,
+    )  # fmt: skip
+
+
+@settings(**OPTIONS)
+@given(script=turns(), every=st.integers(1, 4), keyed=st.booleans())
+def test_the_last_of_so_many_changes(script, every, keyed):
+    if not keyed:
+        script = [type(t)(tuple(r._replace(k=None) for r in t.rows), t.wait, t.before)
+                  for t in script]  # fmt: skip
+    play(
+        lambda s: (s.key_by("k") if keyed else s).suppress(rows=every, unbounded=True, name="t"),
+        ByClock(None, every), script, number, "t",
+    )  # fmt: skip
+
+
+VERSIONS = "k string, v bigint, gone boolean, at bigint"
+DRAWN = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.booleans(), st.integers(0, 60)),
+    min_size=1, max_size=40,
+)  # fmt: skip
+
+
+def rows_of(versions):
+    return [dict(zip(("k", "v", "gone", "at"), v, strict=True)) for v in versions]
+
+
+def calm(job, read, **limits):
+    table = read.table("k", delete="gone", unbounded=True).suppress(**limits, name="calm")
+    table.changes(name="changes").drop("gone").write("collect:", name="out")
+    return job
+
+
+def changed(versions, period):
+    """All changes, from the table as it is at the end of each period."""
+    last, before, out = {}, {}, []
+    for start in sorted({v[3] // period * period for v in versions}):
+        now = sorted((v for v in versions if v[3] // period * period == start), key=lambda v: v[3])
+        for k, v, gone, at in now:
+            last[k] = None if gone else (k, v, at)
+        for k in sorted(last):
+            if k in {v[0] for v in now}:
+                out += [("-", *before[k])] if before.get(k) else []
+                out += [("+", *last[k])] if last[k] else []
+        before = dict(last)
+    return out
+
+
+def told(table):
+    return [(r["change"], r["k"], r["v"], r["at"]) for r in table.to_pylist()]
+
+
+@settings(max_examples=8, deadline=None)
+@given(versions=DRAWN, batch=st.sampled_from([1, 3, 100]), period=st.sampled_from([5, 20]))
+def test_a_table_has_fewer_changes_and_ends_the_same(versions, batch, period, tmp_path_factory):
+    job = hr.Job("calm")
+    read = job.read(hr.rows(rows_of(versions), VERSIONS), time="at", delay="100ms", name="in")
+    folder = tmp_path_factory.mktemp("calm")
+    calm(job, read, period=f"{period}ms")
+    came = told(drive(job, folder, max_batch=batch, tasks=2).output("out"))
+    assert sorted(came) == sorted(changed(versions, period))
+    board: set[Any] = set()
+    for sign, *row in came:  # each retracts what was emitted last
+        (board.add if sign == "+" else board.remove)(tuple(row))
+    last = {k: (k, v, at) if not gone else None
+            for k, v, gone, at in sorted(versions, key=lambda v: v[3])}  # fmt: skip
+    assert board == {row for row in last.values() if row}
+
+
+def test_a_key_that_begins_and_ends_in_one_period_never_was():
+    def made():
+        job = hr.Job("calm")
+        read = job.read("log:x", schema=VERSIONS, name="x", time="at", delay="1ms")
+        return calm(job, read, period="10ms")
+
+    with Harness(made()) as test:
+        test.send("x", [("a", 1, False, 1), ("b", 1, False, 2), ("a", 1, True, 3)])
+        test.crash()
+        test.send("x", [("b", 2, False, 12), ("b", 3, False, 13), ("c", 1, False, 14)])
+        assert [(r["change"], r["k"], r["v"]) for r in test.output()] == [("+", "b", 1)]
+        test.restart(made())
+        test.send("x", [("c", 1, True, 21), ("c", 2, False, 22)])
+        assert [(r["change"], r["k"], r["v"]) for r in test.output()] == [
+            ("-", "b", 1), ("+", "b", 3), ("+", "c", 1),
+        ]  # fmt: skip
+        test.end()
+        assert [(r["change"], r["k"], r["v"]) for r in test.output()] == [
+            ("-", "c", 1), ("+", "c", 2),
+        ]  # fmt: skip
+
+
+def test_rows_of_a_table_without_a_key_are_dead_letters_all_of_them(tmp_path):
+    job = hr.Job("calm")
+    rows = rows_of([(None, 1, False, 1), ("a", 2, False, 2), (None, 3, False, 3)])
+    calm(job, job.read(hr.rows(rows, VERSIONS), time="at", delay="1s", name="in"), period="1s")
+    made = drive(job, tmp_path)
+    assert made.output("out").num_rows == 1
+    assert hr.read_output(str(tmp_path / "dead")).num_rows == 2
+
+
+def test_a_running_aggregate_emits_the_last_value_of_each_period(tmp_path):
+    job = hr.Job("counts")
+    rows = [{"k": "ab"[i % 2], "at": 1_000 * i} for i in range(10)]
+    read = job.read(hr.rows(rows), time="at", delay="1s")
+    counts = read.key_by("k").agg(n=hr.count(), unbounded=True)
+    counts.key_by("k").suppress("4s").write("collect:", name="out")
+    out = drive(job, tmp_path, max_batch=3).output("out").to_pylist()
+    assert sorted((r["k"], r["n"]) for r in out) == [
+        ("a", 2), ("a", 4), ("a", 5), ("b", 2), ("b", 4), ("b", 5),
+    ]  # fmt: skip
+
+
+def test_rows_are_the_last_by_event_time_whatever_their_place_and_watermark():
+    def made():
+        job = hr.Job("places")
+        read = job.read("log:x", schema="k string, v bigint, at bigint", name="x",
+                        time="at", delay="1ms")  # fmt: skip
+        table = read.table("k", unbounded=True).suppress("1h", rows=1)
+        table.changes().write("collect:", name="out")
+        return job
+
+    with Harness(made()) as test:
+        test.send("x", [("tick", 0, 50)], split="0")
+        test.send("x", [("tick", 0, 50)], split="1")
+        test.send("x", [("a", 1, 5)], split="1")
+        test.send("x", [("a", 2, 6), ("a", 3, 7)], split="0")
+        test.end()
+        board = [(r["change"], r["v"]) for r in test.output() if r["k"] == "a"]
+        assert board[-1] == ("+", 3)
+
+
+def selling(step):
+    job = hr.Job("selling")
+    read = job.read("log:x", schema="item string, n bigint, at bigint", name="x", time="at",
+                    delay="5ms")  # fmt: skip
+    made = step(read)
+    (made.changes() if isinstance(made, hr.Table) else made).write("collect:", name="out")
+    return job
+
+
+REFUSED = [
+    (lambda s: s.key_by("item").suppress(), "HR-STREAM-014"),
+    (lambda s: s.key_by("item").suppress(rows=3), "HR-PLAN-003"),
+    (lambda s: s.key_by("item").suppress("0s"), "HR-STREAM-001"),
+    (lambda s: s.key_by("item").suppress("1s", rows=0), "HR-STREAM-002"),
+    (lambda s: s.key_by("item").suppress("1s", time="clock"), "HR-STREAM-006"),
+    (lambda s: s.table("item", unbounded=True).changes().key_by("item").suppress("1s"),
+     "HR-STREAM-014"),
+    (lambda s: s.table("none", unbounded=True).suppress("1s"), "HR-EXPR-001"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "code"), REFUSED)
+def test_what_cannot_be_is_refused(step, code):
+    with pytest.raises(hr.PlanError) as caught:
+        selling(step).check()
+    assert [p.code for p in caught.value.problems] == [code]
+    assert all(p.hint and p.site for p in caught.value.problems)
