@@ -51,6 +51,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.process.operator": {"BLOCK": 1},
     "ops.row_windows.store": {"FEW": 1},
     "ops.row_windows.work": {"_BAND": 1},
+    "ops.stream.candidate_levels": {"_FIRST": 1, "_GROWTH": 1},
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
     "sinks.formats": {"STEP_ROWS": 1},

@@ -7,6 +7,7 @@ stays what it is, whatever the class is called.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import headrace as hr
 from tests.golden.programs import PROGRAMS, Program
+from tests.golden.programs.base import readings
 from tests.golden.reading import Play, description, unpack
 from tests.golden.write import FOLDERS
 
@@ -32,15 +34,19 @@ def test_a_job_goes_on_from_a_folder_that_was_left(left, home):
     before = play.manifest()
     stored = {n for n, facts in before["ops"].items() if not facts["shape"].get("stateless")}
     places = [("input", n) for n in before["reads"]] + [("output", n) for n in before["writes"]]
+    left_out = play.left_out()
 
     verdicts = play.verdicts()
 
-    assert verdicts == dict.fromkeys([*(("operator", n) for n in stored), *places], "same")
-    if same_python(known):
+    expected = dict.fromkeys([*(("operator", n) for n in stored), *places], "same")
+    assert verdicts == {
+        (role, n): "dropped" if n in left_out else v for (role, n), v in expected.items()
+    }
+    if same_python(known) and not left_out:
         assert play.manifest() == before  # nothing was migrated, or adopted
 
     play.second_half()
-    assert play.outputs() == known["outputs"]
+    assert play.outputs() == without(known["outputs"], left_out)
 
 
 @every_folder
@@ -49,13 +55,30 @@ def test_the_same_program_leaves_the_same_folder_today(left, home):
     fresh = Play(golden.program, home / "fresh")
     fresh.first_half()
 
+    left_out = golden.left_out()
     here, there = (comparable(description(play), known) for play in (fresh, golden))
     assert here.keys() == there.keys()
     for part in here:
-        assert here[part] == there[part], part
+        assert here[part] == without(there[part], left_out), part
 
     fresh.second_half()
-    assert fresh.outputs() == known["outputs"]
+    assert fresh.outputs() == without(known["outputs"], left_out)
+
+
+def test_a_board_that_stored_only_the_best_is_refused_by_name(home):
+    golden, _ = unpacked(FOLDERS / RELEASE / "thinned.zip", home)
+    assert golden.left_out() == ["board", "board out"]
+
+    def with_board(root: Path) -> hr.Job:
+        job = hr.Job("thinned")
+        rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
+        rows.top(3, by="celsius", largest=False, each="area", name="board").write("collect:")
+        return job
+
+    golden.program = Program("with a board", with_board, golden.program.inputs)
+    with pytest.raises(hr.StateError, match="it stored only the best rows, of which") as refused:
+        golden.verdicts()
+    assert refused.value.code == "HR-EVOLVE-001"
 
 
 def test_every_program_has_left_a_folder():
@@ -117,6 +140,18 @@ def other(root: Path) -> hr.Job:
 def unpacked(left: Path, root: Path) -> tuple[Play, dict[str, Any]]:
     known = unpack(left, root)
     return Play(PROGRAMS[left.stem], root), known
+
+
+def without(facts: Any, left_out: list[str]) -> Any:
+    """What is described or told, without the steps and outputs that were left out."""
+    names = [*left_out, *(name.replace(" ", "%0") for name in left_out)]  # in paths
+
+    def stays(text: object) -> bool:
+        return not any(re.search(rf"(^|/){re.escape(n)}($|/)", str(text)) for n in names)
+
+    if isinstance(facts, dict):
+        return {key: value for key, value in facts.items() if stays(key)}
+    return [one for one in facts if stays(one)] if isinstance(facts, list) else facts
 
 
 def same_python(known: dict[str, Any]) -> bool:

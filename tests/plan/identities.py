@@ -395,6 +395,15 @@ CASES: dict[str, Case] = {
                 2, by="x", **S),
         },
     ),
+    "top of each": keyed_case(
+        lambda s: s.top(2, by="x", each="p", **S),
+        {
+            "by": lambda s: s.top(2, by="y", each="p", **S),
+            "rows": lambda s: s.top(3, by="x", each="p", **S),
+            "without": lambda s: s.top(2, by="x", **S),
+        },
+        {"delete": lambda s: s.top(2, by="x", each="p", delete="x = 0", **S)},
+    ),
     "batch": keyed_case(
         lambda s: s.batch(2, "1h", name="s"),
         {"by the clock": lambda s: s.batch(2, "1h", time="processing", name="s")},

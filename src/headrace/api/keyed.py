@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 from headrace import notebook
 from headrace.api import join_keys, stream
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams, input_name
-from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder
+from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder, names_of
 from headrace.api.join_keys import add_join
 from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
-from headrace.api.small_operators import SharedMethods, suppressed
+from headrace.api.small_operators import SharedMethods, running_top, suppressed
 from headrace.api.stateful import KeyedState
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
+from headrace.expr import col
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.join.many import MANY_HOWS, ManyJoin
+from headrace.ops.join.sides import GONE
+from headrace.ops.join.table_changes import CHANGE, RETRACT
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
@@ -176,6 +179,28 @@ class Table(TableJoins["stream.JoinResult"]):
         limits = (period, rows, time)
         edge = suppressed(self._step(name, was), self._keys, limits, True, self._unbounded)
         return Table(self._draft, edge, self._keys, self._deletes, self._unbounded)
+
+    def top(
+        self,
+        rows: int,
+        *,
+        by: str,
+        largest: bool = True,
+        per: str | Sequence[str] = (),
+        time: str = "event",
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.TimedResult:
+        """The best rows of the table, or of each `per`, as changes; see `KeyedStream.top`."""
+        changes = self.changes(time=time, name=f"{name} changes" if name else None)
+        step, groups = changes._step(), names_of(per)
+        columns: dict[str, Any] = {n: col(n) for n in step.schema.names if n != CHANGE}
+        edge = step.columns("top", {**columns, GONE: col(CHANGE) == RETRACT})
+        after = StepBuilder(self._draft, edge, name, was)
+        after.require_columns(groups)
+        chosen = (rows, by, largest, self._keys)
+        ranked = running_top(after, groups, chosen, self._unbounded)
+        return stream.TimedResult(self._draft, ranked)
 
     def _joined(self, edge: Edge) -> stream.JoinResult:
         return stream.JoinResult(self._draft, edge)

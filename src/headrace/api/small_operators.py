@@ -19,18 +19,22 @@ from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
 from headrace.clock import Duration
 from headrace.errors import PlanError
-from headrace.expr import Expr
+from headrace.expr import Expr, col
+from headrace.ops.join.sides import GONE
 from headrace.ops.stream.batch import Batch, packed_schema
-from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top
+from headrace.ops.stream.best_rows import Best
 from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.limit import Limit
+from headrace.ops.stream.rank_order import CHANGE, RANK
+from headrace.ops.stream.running_top import Top
 from headrace.ops.stream.suppress import Suppress
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
+from headrace.plan.lineage import only_grows
 from headrace.plan.nodes import Edge
 from headrace.schema import ddl_type
 
@@ -136,6 +140,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         by: str,
         largest: bool = True,
         each: str | Sequence[str] = (),
+        delete: Any = None,
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
@@ -143,15 +148,22 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """The best rows of each key so far, as changes: columns `rank` and `change`.
 
         After each batch, "-" is a row that has left a rank and "+" one that has taken it. `each`
-        names columns that say what a row is about: a newer row about it replaces the older.
+        names columns that say what a row is about: a newer row about it replaces the older, be it
+        better or worse, and a row for which `delete` is true ends it; others then come up.
         """
-        step, subject = self._step(name, was), names_of(each)
-        step.require_columns(subject)
-        check_ranked(step, by, [RANK, CHANGE])
-        what = Top.of(step.count(rows, "top"), by, largest, subject, step.schema)
-        schema = pa.schema([*step.schema, RANK, CHANGE]) if len(step.schema) else UNKNOWN
+        step, subject, edge = self._step(), names_of(each), self._edge
+        if delete is not None and not subject:
+            hint = 'Say what a row is about: top(10, by="score", each="player", delete=...).'
+            step.report(PlanError("HR-STREAM-015", "top(delete=) does not say what ends", hint))
+        elif delete is not None:
+            condition = step.condition(delete, "top(delete=)")
+            columns: dict[str, Any] = {n: col(n) for n in step.schema.names}
+            if condition is not None:
+                edge = step.columns("delete", {**columns, GONE: condition})
+        chosen = (rows, by, largest, subject)
         accepted = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
+        after = StepBuilder(self._draft, edge, name, was)
+        return self._timed(running_top(after, self._keys, chosen, accepted))
 
     def batch(
         self,
@@ -296,6 +308,28 @@ def suppressed(
     known = keys if all(k in step.schema.names for k in keys) else ()
     accepted = unbounded or not keys or rows is None
     return step.stateful(what, (known,), step.schema, unbounded=accepted)
+
+
+def running_top(
+    step: StepBuilder,
+    keys: tuple[str, ...],
+    chosen: tuple[int, str, bool, tuple[str, ...]],
+    unbounded: bool,
+) -> Edge:
+    """The changes of the best rows; rows with a true `GONE`, if they have it, end their thing."""
+    (rows, by, largest, each), input = chosen, step.schema
+    step.require_columns(each)
+    for column in each:
+        step.comparable(column, "top has one row of each")
+    check_ranked(step, by, [RANK, CHANGE])
+    gone = GONE if GONE in input.names else None
+    grows = gone is None and only_grows(step.edge, by, largest, {*keys, *each})
+    falls = bool(each) and not grows
+    what = Top.of(step.count(rows, "top"), by, largest, each, input, falls=falls, gone=gone)
+    schema = UNKNOWN
+    if len(input):
+        schema = pa.schema([*(f for f in input if f.name != GONE), RANK, CHANGE])
+    return step.stateful(what, (keys,), schema, unbounded=unbounded)
 
 
 def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:

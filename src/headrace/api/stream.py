@@ -31,8 +31,9 @@ from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_item, no_such_name
 from headrace.ops.process.function import KeyedProcess
-from headrace.ops.stream.best_rows import RANK, Best
+from headrace.ops.stream.best_rows import Best
 from headrace.ops.stream.chunk_steps import Explode
+from headrace.ops.stream.rank_order import RANK
 from headrace.ops.tables import column_types
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.firing_spec import GeneralWindows, TriggeredRowWindows

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+
 from headrace.callables import title
-from headrace.expr import Expr, col, over
+from headrace.expr import Expr, col, over, same
+from headrace.ops.stream.running_aggregates import RunningAggregates
 from headrace.plan.nodes import (
     OUT,
     Chunks,
@@ -219,3 +222,43 @@ def _functions_of(node: Node) -> list[Any]:
     if isinstance(node, Python):
         return [node.function.fn]
     return list(node.what.functions) if isinstance(node, Chunks) else []
+
+
+# Values that only get better.
+
+
+def only_grows(edge: Edge, by: str, largest: bool, thing: Collection[str]) -> bool:
+    """Whether a row is never worse by this column than an earlier one with the same `thing`.
+
+    It is if the column is a running count, or a running maximum (if the smallest are the best: a
+    minimum), of rows that agree in these columns or in some of them. NaN is no number, and may
+    replace one.
+    """
+    names: dict[str, str] = {name: name for name in (by, *thing)}
+    while edge.port == OUT and isinstance(edge.node, Select):
+        if edge.node.columns is not None:
+            names = _origins(names, dict(edge.node.columns))
+        edge = edge.node.inputs[0]
+    if edge.port != OUT or not isinstance(edge.node, Stateful) or by not in names:
+        return False
+    what = edge.node.what
+    if not isinstance(what, RunningAggregates):
+        return False
+    own = {names[name] for name in thing if name in names} - {name for name, _ in what.aggs}
+    agg = dict(what.aggs).get(names[by])
+    if agg is None or not set(edge.node.keys[0]) <= own:
+        return False
+    if pa.types.is_floating(edge.schema.field(names[by]).type):
+        return False
+    return agg.kind in (("count", "max") if largest else ("min",))
+
+
+def _origins(names: Mapping[str, str], columns: Mapping[str, Expr]) -> dict[str, str]:
+    """What these columns are called before a projection, as far as it leaves them as they are."""
+    found = {}
+    for after, name in names.items():
+        expr = columns.get(name)
+        (*before,) = expr.columns if expr is not None else ()
+        if expr is not None and len(before) == 1 and same(expr, col(before[0])):
+            found[after] = before[0]
+    return found

@@ -111,12 +111,22 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
         before, after = was.get(name), now.get(name)
         if before == after:
             continue
+        if (kind, name) == ("top", "holds"):
+            yield _held(after)
+            continue
         if isinstance(before, dict | list) or isinstance(after, dict | list):
             yield f"{name!r} of this {kind} changed"
         else:
             yield f"{name!r} of this {kind} was {_setting(name, before)} and is " + _setting(
                 name, after
             )
+
+
+def _held(now: Any) -> str:
+    """What a `top` with `each` stores, now and before."""
+    if now is None:
+        return "it stored all rows and stores only the best, since they never get worse"
+    return "it stored only the best rows, of which none could come up when another got worse"
 
 
 def _setting(name: str, value: Any) -> str:

@@ -75,7 +75,10 @@ def even(row: Any) -> bool:
 
 @program("readings")
 def thinned(root: Path, job: hr.Job) -> None:
-    """Fewer rows, the best ones, and rows together."""
+    """Fewer rows, the best ones, and rows together.
+
+    The folder has a step `board` as well, `top(3, by=, each=)`: see `LEFT_OUT` in `reading.py`.
+    """
     rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
     by_area = rows.key_by("area")
     calm = by_area.throttle(2, per="10s", name="calm")
@@ -85,7 +88,6 @@ def thinned(root: Path, job: hr.Job) -> None:
         ever=rows.deduplicate("area", "zone", unbounded=True, name="ever"),
         changes=by_area.changes_only("state", unbounded=True, name="changes"),
         top=by_area.top(2, by="celsius", unbounded=True, name="top"),
-        board=rows.top(3, by="celsius", largest=False, each="area", name="board"),
         lists=by_area.batch(3, within="8s", name="lists"),
         clock=by_area.batch(4, within="10s", time="processing", into="them", name="clock"),
         full=by_area.batch(5, unbounded=True, name="full"),
@@ -107,6 +109,21 @@ def without_a_key(root: Path, job: hr.Job) -> None:
         lists=rows.batch(4, within="8s", name="lists"),
         clock=rows.batch(6, within="10s", time="processing", name="clock"),
         some=rows.sample(3, per="10s", seed=11, name="some"),
+    )  # fmt: skip
+
+
+@program("readings")
+def boards(root: Path, job: hr.Job) -> None:
+    """The best rows, one of each thing: where values fall and things end, and where they grow."""
+    rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
+    table = rows.table("area", delete="state = 'off'", unbounded=True)
+    counts = rows.key_by("zone", "area").agg(n=hr.count(), unbounded=True, name="counts")
+    write(
+        board=rows.top(2, by="celsius", largest=False, each="area", name="board"),
+        ended=rows.key_by("zone").top(
+            1, by="celsius", each="area", delete="state = 'idle'", unbounded=True, name="ended"),
+        best=table.top(2, by="celsius", name="best"),
+        most=counts.key_by("zone").top(2, by="n", each="area", unbounded=True, name="most"),
     )  # fmt: skip
 
 
