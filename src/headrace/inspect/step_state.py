@@ -23,6 +23,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.start import folder_of
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
+from headrace.inspect.computed_results import Computed, computed_of, with_computed
 from headrace.kernel import duckdb
 from headrace.ops.tables import plain_view
 from headrace.plan.nodes import Stateful
@@ -49,6 +50,7 @@ class StepState:
     since: int = MIN_TIME
     until: int = MAX_TIME
     part: str = ""  # which of its further tables; the state by key if empty
+    computed: Computed = ()  # what its results are made of, if not of aggregates alone
 
     @property
     def name(self) -> str:
@@ -177,7 +179,7 @@ class StepState:
             return operator.side_view(self.part, tables)
         own = operator.view(tables, self.since, self.until)
         if own is not None:
-            return own
+            return with_computed(own, self.computed)
         first = next(iter(tables.values()))
         rows = plain_view(first, self.since, self.until)
         names = dict(zip(first.spec.key.names, self.node.keys[0], strict=False))
@@ -218,7 +220,8 @@ def state_of(program: Program, log: EpochLog, step: str) -> StepState:
             f"The steps with state are: {steps}.",
         )
     node, part = names[step]
-    return StepState(node, read_snapshot(log, node, log.open(program.name, 1)), part=part)
+    snapshot = read_snapshot(log, node, log.open(program.name, 1))
+    return StepState(node, snapshot, part=part, computed=computed_of(program, node))
 
 
 def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:
