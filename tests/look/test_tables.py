@@ -68,7 +68,7 @@ def test_it_says_how_many_rows_there_are_and_what_was_read(capsys):
 def test_rows_without_a_key_are_counted(capsys):
     changes = [(None, 1, False, 0), ("a", 2, False, 1)]
     assert versions(hr.Job("look"), changes).table("k").head().num_rows == 1
-    assert "1 row is a dead letter, such as: " in capsys.readouterr().err
+    assert "1 row is a dead letter: " in capsys.readouterr().err
 
 
 def test_of_an_input_without_an_end_the_first_rows_are_read(capsys):

@@ -132,12 +132,9 @@ def _losses(progress: Progress) -> list[str]:
     """What became of rows that are not to be seen."""
     words = []
     if progress.dead:
-        example = next(iter(progress.examples.values()), None)
-        because = quoted(example) if example else ""
-        such, are = (
-            ("", "is a dead letter") if progress.dead == 1 else (", such as", "are dead letters")
-        )
-        words.append(f"{_rows(progress.dead)} {are}" + (f"{such}: {because}" if because else ""))
+        are = "is a dead letter" if progress.dead == 1 else "are dead letters, such as"
+        example = next(map(quoted, progress.examples.values()), "unknown")
+        words.append(f"{_rows(progress.dead)} {are}: {example}")
     if progress.late:
         words.append(f"{_rows(progress.late)} came too late")
     return words
