@@ -110,7 +110,7 @@ def test_the_best_of_early_results_are_refused() -> None:
     def best(windows: Any) -> Any:
         return windows.agg(n=hr.count()).top(1, by="n")
 
-    with pytest.raises(PlanError, match=r"HR-STREAM-014 .* the bounds of a window of rows move"):
+    with pytest.raises(PlanError, match=r"HR-STREAM-016 .* the bounds of a window of rows move"):
         job_of(MANY, compute=best, trigger=EARLY).check()
     job_of(MANY, compute=best, evict=hr.keep_last(rows=3)).check()
 

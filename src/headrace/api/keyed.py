@@ -17,7 +17,8 @@ from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder, names_of
 from headrace.api.join_keys import add_join
 from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
-from headrace.api.small_operators import SharedMethods, running_top, suppressed
+from headrace.api.ranking import running_top, suppressed
+from headrace.api.small_operators import SharedMethods
 from headrace.api.stateful import KeyedState
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream

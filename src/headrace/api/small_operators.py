@@ -17,6 +17,7 @@ from headrace.api.joins import Joins
 from headrace.api.looking import Looking
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
+from headrace.api.ranking import running_top, suppressed
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
@@ -27,15 +28,11 @@ from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.limit import Limit
-from headrace.ops.stream.rank_order import CHANGE, RANK
-from headrace.ops.stream.running_top import Top
-from headrace.ops.stream.suppress import Suppress
+from headrace.ops.stream.rank_order import CHANGE
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
-from headrace.plan.lineage import only_grows
-from headrace.plan.nodes import Edge
 from headrace.schema import ddl_type
 
 
@@ -274,69 +271,6 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                 )
             )
         return self._stream(step.chunks(Share(float(size) if is_share else 0.0, seed), step.schema))
-
-
-def suppressed(
-    step: StepBuilder,
-    keys: tuple[str, ...],
-    limits: tuple[Duration | None, int | None, str | None],
-    table: bool,
-    unbounded: bool,
-) -> Edge:
-    """The rows that suppress(period, rows=, time=) leaves, of a stream or of a table."""
-    (period, rows, time), timed = limits, step.edge.node.timed
-    if period is None and rows is None:
-        step.report(
-            PlanError(
-                "HR-STREAM-014",
-                "suppress does not say how many changes become one",
-                'Say in which time, or how many: suppress("10s"), suppress(rows=100).',
-            )
-        )
-    if time not in (None, "event", "processing"):
-        step.report(
-            PlanError(
-                "HR-STREAM-006",
-                f"suppress(time=) is {time!r}",
-                'Write time="event" or time="processing".',
-            )
-        )
-    length = None if period is None else step.span(period, "suppress")
-    count = None if rows is None else step.count(rows, "suppress")
-    by_clock = time == "processing" or (time is None and not timed)
-    what = Suppress.of(length, count, by_clock, timed, table, step.schema)
-    known = keys if all(k in step.schema.names for k in keys) else ()
-    accepted = unbounded or not keys or rows is None
-    return step.stateful(what, (known,), step.schema, unbounded=accepted)
-
-
-def running_top(
-    step: StepBuilder,
-    keys: tuple[str, ...],
-    chosen: tuple[int, str, bool, tuple[str, ...]],
-    unbounded: bool,
-) -> Edge:
-    """The changes of the best rows; rows with a true `GONE`, if they have it, end their thing."""
-    (rows, by, largest, each), input = chosen, step.schema
-    step.require_columns(each)
-    for column in each:
-        step.comparable(column, "top has one row of each")
-    check_ranked(step, by, [RANK, CHANGE])
-    gone = GONE if GONE in input.names else None
-    grows = gone is None and only_grows(step.edge, by, largest, {*keys, *each})
-    falls = bool(each) and not grows
-    what = Top.of(step.count(rows, "top"), by, largest, each, input, falls=falls, gone=gone)
-    schema = UNKNOWN
-    if len(input):
-        schema = pa.schema([*(f for f in input if f.name != GONE), RANK, CHANGE])
-    return step.stateful(what, (keys,), schema, unbounded=unbounded)
-
-
-def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:
-    """Report a column that rows cannot be ranked by, and columns that are there already."""
-    step.require_columns([by])
-    step.comparable(by, "top goes by")
-    step.report(*clashes(step.schema.names, added, "a column of the rows"))
 
 
 # Branches of a stream, where each row goes to the first whose condition is true; and `explode`.

@@ -21,7 +21,8 @@ from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
 from headrace.api.python_columns import is_types, with_python_columns
-from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
+from headrace.api.ranking import window_top
+from headrace.api.small_operators import Branches, SharedMethods, exploded
 from headrace.api.stateful import NeedsKey, needs_no_key, refuse_unkeyed
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
@@ -31,12 +32,8 @@ from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_item, no_such_name
 from headrace.ops.process.function import KeyedProcess
-from headrace.ops.stream.best_rows import Best
 from headrace.ops.stream.chunk_steps import Explode
-from headrace.ops.stream.rank_order import RANK
-from headrace.ops.tables import column_types
 from headrace.ops.window.evictors import Evictor
-from headrace.ops.window.firing_spec import GeneralWindows, TriggeredRowWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
@@ -365,41 +362,8 @@ class WindowResult(Stream):
         was: str | None = None,
     ) -> TimedResult:
         """The best results of each window, and of each `per` in it; with the column `rank`."""
-        step, partition = self._step(name, was), names_of(per)
-        step.require_columns(partition)
-        check_ranked(step, by, [RANK])
-        if "change" in self.schema.names:
-            step.report(
-                PlanError(
-                    "HR-STREAM-007",
-                    "top cannot follow windows that take results back",
-                    'Leave mode="retract" out: top emits the final results only.',
-                )
-            )
-        groups = tuple(dict.fromkeys(["window_start", "window_end", *partition]))
-        window = step_of(self._edge.node)
-        what = window.what if isinstance(window, Stateful) else None
-        if isinstance(what, TriggeredRowWindows) and not what.windowing.fires_once:
-            step.report(
-                PlanError(
-                    "HR-STREAM-014",
-                    f"top cannot follow the early results of {what.window}: the bounds of a window "
-                    "of rows move with its rows, so there is no saying which results belong "
-                    "together",
-                    "Leave trigger= out, or use a window of time.",
-                )
-            )
-        keys = window.keys[0] if isinstance(window, Stateful) else ()
-        best = Best(
-            step.count(rows, "top"),
-            by,
-            largest,
-            each=tuple(k for k in keys if k not in groups),
-            again=isinstance(what, GeneralWindows) and "pane" in self.schema.names,
-            types=column_types(self.schema),
-        )
-        schema = pa.schema([*self.schema, RANK]) if len(self.schema) else UNKNOWN
-        return self._timed(step.stateful(best, (groups,), schema))
+        step, keys = self._step(name, was), names_of(per)
+        return self._timed(window_top(step, (rows, by, largest, keys)))
 
 
 @named_arguments
