@@ -18,8 +18,8 @@ demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
 
 test: check ## everything that must hold: style, types, tests
-	@echo "headrace: pytest in $(WORKERS) processes (one of them starts Spark, once)"
-	@$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@echo "headrace: pytest in $(WORKERS) processes (each starts Spark once)"
+	@$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: ## style and types only (no Java, seconds)
 	@$(READY) echo "headrace: ruff, mypy"

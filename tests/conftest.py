@@ -39,14 +39,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("cuts", [0, *sizes], ids=_cut_name, indirect=True, scope="module")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on Spark runs in one of the processes, so that Spark starts once; of the rest
-    each module stays together, for its fixtures."""
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else "/".join(item.path.parts[-2:])
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def _cut_name(size: int) -> str:
     return f"cut-{size}" if size else "whole"
 

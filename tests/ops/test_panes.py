@@ -210,6 +210,7 @@ def many(
     return named.sort_by([("__t", "ascending"), ("__h", "ascending")]), values, there
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("chance", [1.0, 0.7, 0.05])
 @pytest.mark.parametrize("window", [Window(120, 10), Window(60, 40), Window(7, 1), Window(90, 90)])
 def test_many_keys_and_panes_agree_with_numpy_however_sparse(window: Window, chance: float) -> None:

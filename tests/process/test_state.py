@@ -346,6 +346,7 @@ def test_rows_may_be_given_in_every_way(play: Any, kind: Any) -> None:
     assert sorted(said(test)) == [(k, n) for k in "ab" for n in (1, 3, 3, 4, 5)]
 
 
+@pytest.mark.constants
 def test_more_keys_than_are_gone_through_at_a_time(play: Any) -> None:
     test = play(Fails())
     keys, rows = 9_000, 3

@@ -110,6 +110,7 @@ def test_nothing_is_kept_of_what_left(tmp_path):
         assert test.state("pack")["waiting"].num_rows == 0
 
 
+@pytest.mark.constants
 def test_many_keys_and_rows_at_once(tmp_path):
     rows = [{"k": f"k{i % 700}", "v": i, "at": i} for i in range(20_000)]
     job = hr.Job("many")

@@ -189,6 +189,7 @@ def test_keys_that_share_a_hash_are_told_apart(monkeypatch):
         assert sorted(out) == sorted(f"id{i}" for i in range(9))
 
 
+@pytest.mark.constants
 def test_the_state_goes_on_under_another_number_of_tasks(tmp_path):
     rows = pa.table({"id": [f"{i % 500}" for i in range(5_000)], "at": list(range(5_000))})
     for tasks, batch in ((1, 100), (3, 700), (2, 10_000)):

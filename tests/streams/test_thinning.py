@@ -178,6 +178,7 @@ def test_what_a_throttle_holds_back_is_a_side_output():
         assert test.state("slow")["counts"].num_rows <= 2
 
 
+@pytest.mark.constants
 def test_a_share_is_about_right_and_always_the_same(tmp_path):
     rows = [{"k": f"{i}", "at": i} for i in range(20_000)]
     taken = []
@@ -208,6 +209,7 @@ def test_all_and_nothing_are_shares_too():
             assert len(test.output()) == count
 
 
+@pytest.mark.constants
 def test_so_many_of_each_period_are_a_fair_sample(tmp_path):
     rows = [{"k": "ab"[i % 2], "at": i} for i in range(4_000)]
     found = []
