@@ -34,7 +34,8 @@ def twin_branch(d: Drawer, version: Version) -> Version | None:
     if n is None:
         return None
     like = version.branches[n].step
-    step = replace(like, name=None, was=None, where=d.random.choice(WHERES))
+    others = [w for w in WHERES if w != like.where]  # with the same it would be that step
+    step = replace(like, name=None, was=None, where=d.random.choice(others))
     made = Branch(d.fresh("L"), step, d.output())
     return replace(version, branches=(*version.branches[:n], made, *version.branches[n:]))
 
