@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.errors import PlanError, StateError
-from headrace.testing import Harness
+from headrace.testing import Driver, Harness
 
 EARLY = t.at_watermark(early=t.after_rows(2))
 MANY = hr.tumbling(rows=100)
@@ -162,6 +162,29 @@ def test_state_does_not_grow_with_what_was(window: Any) -> None:
                 harness.watermark("rows", f"{n}s")
             held = {name: table.num_rows for name, table in harness.state("w").items()}
     assert held["rows"] <= 8 and held["windows"] <= 1 and held["keys"] == 1
+
+
+def test_open_windows_can_be_looked_at(tmp_path: Path) -> None:
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("x", partitions=1, schema="k string, at bigint, v bigint")
+    log.append("x", [{"k": "a" if v % 3 else "b", "at": v, "v": v} for v in range(8)], partition=0)
+
+    def made(**options: Any) -> hr.Job:
+        job = hr.Job("look")
+        rows = job.read("log:x", log=str(tmp_path / "log"), name="x", time="at", delay="1s")
+        cut = rows.key_by("k").window(hr.tumbling(rows=3), trigger=EARLY, **options)
+        cut.agg(total=hr.sum("v"), name="w").write("collect:", name="out")
+        return job
+
+    for name, options, shown in (
+        ("partials", {}, {("a", 1, 12)}),  # of "a", 1, 2 and 4 are shown, and 5 and 7 to come
+        ("rows", {"evict": hr.keep_last(rows=1)}, {("a", 1, 2)}),  # how many came
+    ):
+        driver = Driver(made(**options), tmp_path / name, until=None)
+        driver.drain()
+        driver.close()
+        state = hr.peek(made(**options), "w", folder=str(tmp_path / name)).to_arrow()
+        assert {tuple(row.values()) for row in state.to_pylist()} == shown
 
 
 def test_other_options_under_state_are_refused_by_name(tmp_path: Path) -> None:
