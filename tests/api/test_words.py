@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,12 @@ def test_what_an_expression_has_not_is_answered(write: Any, says: str) -> None:
         ("console:", {"rowz": 3}, "HR-OUTPUT-008"),
         ("collect:", {"mode": "append"}, "HR-OUTPUT-008"),
         ("log:topic", {"format": "json"}, "HR-OUTPUT-008"),
+        ("log:topic", {"partitions": "a"}, "HR-OUTPUT-008"),
+        ("log:topic", {"partitions": 0}, "HR-OUTPUT-008"),
+        ("console:", {"rows": "x"}, "HR-OUTPUT-008"), ("console:", {"rows": 0}, "HR-OUTPUT-008"),
+        ("console:", {"stream": "zz"}, "HR-OUTPUT-008"),
+        ("files:out", {"target_file_mb": math.nan}, "HR-OUTPUT-008"),
+        ("files:out", {"merge": "x"}, "HR-OUTPUT-008"),
     ],
 )  # fmt: skip
 def test_an_output_with_wrong_options_is_refused_when_built(
@@ -198,6 +205,9 @@ def test_columns_are_added_by_keyword_by_text_and_by_name() -> None:
     for twice in (rows.with_columns({"y": "v"}, y="v"), rows.with_columns("v as y", "v + 1 as y")):
         with pytest.raises(PlanError, match="HR-PLAN-015"):
             twice.head()
+    for name in (5, None, ""):
+        with pytest.raises(PlanError, match=r"HR-PLAN-015 .* cannot name a column"):
+            rows.with_columns({name: "v"}).head()
     with pytest.raises(PlanError, match='"v \\+ 1 as new_name"'):
         rows.with_columns("v + 1").head()
 
@@ -210,3 +220,17 @@ def test_texts_in_arrays_and_structs_are_columns() -> None:
     assert found.head().to_pylist() == [
         {"a": ["a", "x"], "s": {"k": "a", "n": 1, "one": 1, "text": "x", "no": None}}
     ]
+
+
+def test_fields_of_a_struct_have_names_of_their_own() -> None:
+    rows, col = stream(hr.Job("j")), hr.col
+    found = rows.select(s=hr.struct(col("k"), (col("v") + 1).alias("w")), a=hr.array(["k", "k"]))
+    assert found.head().to_pylist() == [{"s": {"k": "a", "w": 2}, "a": ["a", "a"]}]
+    for wrong in (["k"], {"q": "k"}, 3, col("v") + 1):
+        with pytest.raises(PlanError, match="HR-EXPR-003 a field of a struct has no name"):
+            hr.struct(wrong)
+    for args, fields in ((("k", "k"), {}), (("k",), {"k": "v"}), (("k",), {"K": "v"})):
+        with pytest.raises(PlanError, match="HR-EXPR-003 a struct has two fields named"):
+            hr.struct(*args, **fields)
+    with pytest.raises(PlanError, match=r"HR-EXPR-003 .* two fields named 'k'"):
+        rows.select("named_struct('k', k, 'k', v) as s").head()

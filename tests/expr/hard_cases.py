@@ -198,6 +198,8 @@ ON_TIMES = [
     "date_format(at, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(at, 'dd/MM/yyyy')",
     "date_format(at, 'HH:mm:ss.SSS')", "date_format(at, 'DDD yyyy')", "make_date(n + 2000, 2, 28)",
     "make_timestamp(n + 2000, 2, 28, hour(at), 59, 59.5)",
+    "make_timestamp(2000L, 2L, 28L, n % 24, 59, 8.1234565)",
+    "make_timestamp(1, 2, 3, 4, 5, 1.0000015)",
     *(f"at {s} interval {n} {u}" for s, (n, u) in product("+-", [
         (1, "day"), (25, "hours"), (90, "minutes"), (1500, "milliseconds"), (1, "month"),
         (13, "months"), (1, "year"), (2, "weeks"), (7, "seconds"), (3, "microseconds")])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.hashing import hash_keys, tasks_of
 from headrace.state.faults import hooked
-from headrace.testing import Harness
+from headrace.testing import Driver, Harness
 
 SLOTS = 8
 SCHEMA = "k string, v bigint"
@@ -379,7 +379,8 @@ def _over_windows() -> hr.Job:
 
     job = hr.Job("wrong")
     rows = job.read("log:rows", schema=SCHEMA, name="rows").key_by("k")
-    rows.window(hr.tumbling(rows=2)).process(Windowed(), schema="n bigint").write("console:")
+    windows = rows.window(hr.tumbling(rows=2))
+    windows.process(Windowed(), schema="n bigint", unbounded=True).write("console:")
     return job
 
 
@@ -501,6 +502,32 @@ def test_timers_and_side_outputs_see_it_too() -> None:
         assert [row["n"] for row in test.output("side")] == [1, 2]
         test.advance("2s")
         assert sorted(row["n"] for row in test.output("out")) == [12, 22]
+
+
+@pytest.mark.parametrize("kept", [lambda v: v % 2 == 0, lambda v: v >= 0])
+def test_after_map_batches_all_rows_are_in_one_task_however_they_are_cut(
+    kept: Callable[[int], bool], tmp_path: Path
+) -> None:
+    class Numbered(hr.KeyedProcess):
+        output = "v bigint, n bigint"
+        n = hr.operator_value(int, default=0)
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            self.n += 1
+            return (row.v, self.n)
+
+    for batch in (1, 3, 100):
+        job = hr.Job("batches")
+        rows = job.read(hr.rows([{"v": v} for v in range(12)]))
+        some = rows.map_batches(
+            lambda t: t.filter(pa.array([kept(v) for v in t["v"].to_pylist()], pa.bool_())),
+            schema="v bigint",
+        )
+        some.where("v >= 0").process(Numbered()).write("collect:", name="out")
+        driver = Driver(job, tmp_path / f"{batch}", tasks=3, max_batch=batch)
+        driver.drain()
+        found = [tuple(r.values()) for r in driver.output("out").to_pylist()]
+        assert found == [(v, n) for n, v in enumerate(filter(kept, range(12)), 1)]
 
 
 def test_a_batch_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -121,3 +121,31 @@ def test_columns_that_are_passed_on_are_not_copied() -> None:
     place = {n: found[n].chunk(0).buffers()[-1].address for n in found.column_names}
     same = {n: place[n] == mine[n].chunk(0).buffers()[-1].address for n in place}
     assert same == {"a": True, "b": True, "c": False}
+
+
+class Emitting(hr.KeyedProcess):
+    output = "n double"
+    outputs: ClassVar[Any] = {"x": "n double", "y": "n double"}
+
+    def on_chunk(self, rows: pa.Table, ctx: Any) -> Any:
+        memory = np.zeros(rows.num_rows)
+
+        def table(value: float) -> pa.Table:
+            memory[:] = value
+            return pa.table({"n": pa.array(memory)})
+
+        ctx.emit("x", table(1.0))
+        ctx.emit("y", (table(2.0), np.arange(rows.num_rows)))
+        return table(3.0)
+
+
+def test_what_was_emitted_stays_though_the_call_goes_on(tmp_path: Path) -> None:
+    job = hr.Job("reused")
+    made = numbers(job).key_by(k="v % 3").process(Emitting())
+    made.write("collect:", name="out")
+    made.side("x").write("collect:", name="x")
+    made.side("y").write("collect:", name="y")
+    driver = Driver(job, tmp_path)
+    driver.drain()
+    found = {n: set(driver.output(n)["n"].to_pylist()) for n in ("x", "y", "out")}
+    assert found == {"x": {1.0}, "y": {2.0}, "out": {3.0}}

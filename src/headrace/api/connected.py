@@ -19,7 +19,7 @@ from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge
+from headrace.plan.nodes import Edge, Python
 from headrace.plan.signature import output_schema
 from headrace.schema import SchemaLike
 
@@ -62,7 +62,7 @@ class ConnectedStreams(Generic[ResultT]):
         sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
         timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
         edge = step.stateful(
-            ProcessSpec(self._names, fn, state),
+            ProcessSpec(self._names, fn, state, together=_in_new_batches(self._edges[0])),
             self._keys,
             schema,
             inputs=self._edges,
@@ -177,3 +177,15 @@ def _bad_key() -> PlanError:
         'Pass by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
         "when they differ, or key_by each stream first.",
     )
+
+
+def _in_new_batches(edge: Edge) -> bool:
+    """Whether a function over batches may have made the rows, so that no record identifies them."""
+    node = edge.node
+    while not node.timed and node.inputs and not node.stateful:
+        if isinstance(node, Python) and node.kind == "batches":
+            return True
+        if len(node.inputs) > 1:
+            return any(map(_in_new_batches, node.inputs))
+        node = node.inputs[0].node
+    return False

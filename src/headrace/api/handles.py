@@ -252,8 +252,13 @@ class StepBuilder:
     ) -> dict[str, object]:
         """Columns by their names: those of mappings and of `exprs`, and what carries its name."""
         every = [c if isinstance(c, Mapping) else self.pick([c]) for c in columns] + [exprs]
-        self.unique([name for found in every for name in found])
-        return {name: spec for found in every for name, spec in found.items()}
+        names = [name for found in every for name in found]
+        wrong = [name for name in names if not isinstance(name, str) or not name]
+        for name in wrong:
+            hint = "A name is a text that is not empty."
+            self.report(PlanError("HR-PLAN-015", f"{name!r} cannot name a column", hint))
+        self.unique([name for name in names if name not in wrong])
+        return {n: spec for found in every for n, spec in found.items() if n not in wrong}
 
     def require_columns(self, names: Iterable[str]) -> None:
         """Report each of `names` that is not a column."""

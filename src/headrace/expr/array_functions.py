@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, call_site
 from headrace.expr.catalog import declare, function, listed
 from headrace.expr.expression import Column, Expr, call, column_of, lit
 from headrace.expr.types import Term, failing, is_nested, ordered, quote
@@ -22,7 +22,8 @@ from headrace.expr.types import Term, failing, is_nested, ordered, quote
 @function("T T* -> [T]", listed("[{}]"))
 def array(*values: Any) -> Expr:
     """An array of columns, or of literals that are not text; of a text it is `lit("x")`."""
-    return call("array", *map(column_of, values))
+    listed = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    return call("array", *map(column_of, listed))
 
 
 def _size_type(args: Sequence[Term]) -> pa.DataType:
@@ -265,6 +266,7 @@ def map_size(column: Column) -> Expr:
 def _pairs(args: Sequence[Term]) -> list[tuple[str, Term]]:
     names, values = args[::2], args[1::2]
     if len(names) == len(values) and all(isinstance(n.literal, str) for n in names):
+        _different([str(n.literal) for n in names])
         return [(str(n.literal), v) for n, v in zip(names, values, strict=True)]
     raise PlanError(
         "HR-EXPR-003",
@@ -285,6 +287,33 @@ def _struct(args: Sequence[Term]) -> str:
 declare("named_struct", "any any any* ->", _struct, returns=_struct_type)
 
 
-def struct(*columns: str, **fields: Any) -> Expr:
+def struct(*columns: Column, **fields: Any) -> Expr:
     """A struct of columns by their names, and of columns or literals under others."""
-    return lit({n: column_of(v) for n, v in ({c: c for c in columns} | fields).items()})
+    named = [(_field_name(c), column_of(c)) for c in columns]
+    named += [(name, column_of(value)) for name, value in fields.items()]
+    _different([name for name, _ in named])
+    return lit(dict(named))
+
+
+def _field_name(column: Column) -> str:
+    name = column.name if isinstance(column, Expr) else column
+    if not isinstance(name, str):
+        raise PlanError(
+            "HR-EXPR-003",
+            f"a field of a struct has no name: {column!r}",
+            'Name it: struct("a", b=col("x") + 1), struct((col("x") + 1).alias("b")).',
+            site=call_site(),
+        )
+    return name
+
+
+def _different(names: Sequence[str]) -> None:
+    """Refuse names that differ at most in case, as SQL engines do."""
+    twice = [n for i, n in enumerate(names) if n.lower() in {m.lower() for m in names[:i]}]
+    if twice:
+        raise PlanError(
+            "HR-EXPR-003",
+            f"a struct has two fields named {twice[0]!r}",
+            "Give each field a name of its own; case does not tell them apart.",
+            site=call_site(),
+        )

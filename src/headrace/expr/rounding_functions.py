@@ -114,7 +114,7 @@ def _rounded(args: Sequence[Term]) -> str:
         return x.sql
     if pt.is_decimal(x.type):
         return f"CAST({x.sql} AS {type_name(to)})"
-    return _nearest(x.sql, digits)
+    return rounded_double(x.sql, digits)
 
 
 def _to_tens(x: Term, digits: int, to: pa.DataType) -> str:
@@ -131,7 +131,7 @@ def _to_tens(x: Term, digits: int, to: pa.DataType) -> str:
 _FAST = "1e9"  # above it the quick way may be off by a half
 
 
-def _nearest(x: str, digits: int) -> str:
+def rounded_double(x: str, digits: int) -> str:
     """The double `x` to so many digits after the point, or before it if negative."""
     power = f"CAST({10 ** abs(digits)} AS DOUBLE)"
     scaled = f"({x} * {power})" if digits >= 0 else f"({x} / {power})"

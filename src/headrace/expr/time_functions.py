@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.errors import PlanError
 from headrace.expr.catalog import function
 from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.rounding_functions import rounded_double
 from headrace.expr.types import TODAY, Term, cast, failing, text_literal
 from headrace.schema import TIMESTAMP
 
@@ -177,25 +178,27 @@ def last_day(column: Column) -> Expr:
     return call("last_day", column_of(column))
 
 
-@function("int int int -> date", "make_date({0}, {1}, {2})", may_fail=True)
+@function("long long long -> date", "make_date({0}, {1}, {2})", may_fail=True)
 def make_date(year: Column, month: Column, day: Column) -> Expr:
     """A date of its parts."""
     return call("make_date", column_of(year), column_of(month), column_of(day))
 
 
 def _time_of_parts(args: Sequence[Term]) -> str:
-    """DuckDB's, which also takes 24 o'clock and 60.5 seconds, but only what Spark takes."""
-    parts = [a.sql for a in args]
+    """DuckDB's, which also takes 24 o'clock and 60.5 seconds, but only what Spark takes, and
+    within the years 1 to 9999; seconds are rounded to microseconds by their decimal spelling."""
+    parts = [*(a.sql for a in args[:5]), rounded_double(args[5].sql, 6)]
     missing = " OR ".join(f"{p} IS NULL" for p in parts)
-    hour, minute, seconds = parts[3:]
+    year, hour, minute, seconds = parts[0], *parts[3:]
     ok = f"{hour} BETWEEN 0 AND 23 AND {minute} BETWEEN 0 AND 59 AND {seconds} BETWEEN 0 AND 60"
-    time = f"{hour}, ':', {minute}, ':', {seconds}"
-    fail = f"make_timestamp({failing(time, text_literal(' is not a time of day'))})"
+    ok += f" AND {year} BETWEEN 1 AND 9999"
+    time = f"'year ', {year}, ', ', {hour}, ':', {minute}, ':', {seconds}"
+    fail = f"make_timestamp({failing(time, text_literal(' is no time'))})"
     whole = f"make_timestamp({', '.join(parts)})"
     return f"CASE WHEN {missing} THEN NULL WHEN {ok} THEN {whole} ELSE {fail} END"
 
 
-@function("int int int int int double -> timestamp", _time_of_parts, may_fail=True)
+@function("long long long long long double -> timestamp", _time_of_parts, may_fail=True)
 def make_timestamp(
     year: Column, month: Column, day: Column, hour: Column, minute: Column, second: Column
 ) -> Expr:

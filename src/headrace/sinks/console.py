@@ -128,6 +128,11 @@ def _check(o: OutputRequest) -> None:
     if o.options.get("format") not in (None, "table", "lines", "json"):
         hint = 'Pass format="table", "lines" or "json".'
         raise bad_option(o, "format", o.options["format"], hint)
+    rows, stream = o.options.get("rows"), o.options.get("stream")
+    if rows is not None and (type(rows) is not int or rows < 1):
+        raise bad_option(o, "rows", rows, "Give the most rows to print of a batch, 1 or more.")
+    if stream is not None and not hasattr(stream, "write"):
+        raise bad_option(o, "stream", stream, "Pass an open file, such as sys.stderr.")
 
 
 def _open(o: OutputRequest) -> Sink:

@@ -14,6 +14,7 @@ check repeats what its successor has done, and changes nothing.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Set
 from pathlib import Path
@@ -293,9 +294,11 @@ def _check(o: OutputRequest) -> None:
     size, format = o.options.get("target_file_mb", 1), o.options.get("format")
     if format not in (None, "parquet", "json"):
         raise bad_option(o, "format", o.options["format"], 'Pass format="parquet" or "json".')
-    if not isinstance(size, int | float) or size <= 0:
+    if not isinstance(size, int | float) or not 0 < size < math.inf:
         hint = "Give the size of a file in megabytes, above 0."
         raise bad_option(o, "target_file_mb", size, hint)
+    if not isinstance(o.options.get("merge", True), bool):
+        raise bad_option(o, "merge", o.options["merge"], "Pass merge=True or merge=False.")
 
 
 def _open(o: OutputRequest) -> Sink:

@@ -35,6 +35,7 @@ from headrace.sinks.contract import (
     Sink,
     Timelines,
     appends,
+    bad_option,
     refuse_unknown,
 )
 from headrace.sinks.durable import Staging, check_writable, noted
@@ -238,6 +239,9 @@ class LogSink(Sink):
 def _check(o: OutputRequest) -> None:
     refuse_unknown(o, ("log", "key", "partitions", "mode"))
     appends(o)
+    partitions = o.options.get("partitions", 1)
+    if type(partitions) is not int or partitions < 1:
+        raise bad_option(o, "partitions", partitions, "Give a number of partitions, 1 or more.")
     try:
         check_name(o.rest)
     except LogError as cause:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import owned
 from headrace.chunk import TIME
 from headrace.isolate import by_halving
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
@@ -71,7 +72,7 @@ class ChunkCall:
         """Emit rows to a side output, in the form in which on_chunk returns them."""
         if output not in self.outputs:
             raise ValueError(f"there is no side output {output!r}")
-        self.side_rows.append((output, rows))
+        self.side_rows.append((output, _own(rows)))
 
     def timer(self, at: Any, keys: Any = None) -> None:
         """Call on_timer when the watermark passes `at`: ms for each key, null for none.
@@ -260,6 +261,15 @@ class ChunkOperator(Operator):
 
 def _at(times: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:
     return None if times is None else times[places]
+
+
+def _own(rows: Any) -> Any:
+    """Rows as they are now, whatever the call does with their memory afterwards."""
+    if isinstance(rows, tuple) and len(rows) == 2:
+        return _own(rows[0]), np.array(rows[1])
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    return owned(rows) if isinstance(rows, pa.Table) else rows
 
 
 def _placed(returned: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table, np.ndarray]:

@@ -36,7 +36,7 @@ from headrace.ops.process.key_state import (
     seen_by_key,
 )
 from headrace.ops.process.operator_state import OperatorState, TaskValues
-from headrace.ops.process.rows_by_key import RowArranger, RowsByKey, seen, spread_hashes
+from headrace.ops.process.rows_by_key import PLACE, RowArranger, RowsByKey, seen, spread_hashes
 from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, table_name
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
@@ -66,8 +66,11 @@ class _BlockResult:
 class ProcessOperator(Operator):
     version = 3
 
-    def __init__(self, function: KeyedProcess, names: Sequence[str], place: Place) -> None:
+    def __init__(
+        self, function: KeyedProcess, names: Sequence[str], place: Place, *, together: bool = False
+    ) -> None:
         self._function, self._names, self._schema = function, names, place.output
+        self._together = together
         self._timed, self._sides, self._by = place.timed, type(function).sides(), list(place.key)
         self._key = key_schema(place.key, place.input)
         self._arranger = RowArranger(self._key, place.keys)
@@ -93,8 +96,8 @@ class ProcessOperator(Operator):
         return (*by_key, *self._shared.tables(), *self._operator.tables())
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        """Without a key, rows are spread over the tasks."""
-        return rows if self._keyed else spread_hashes(rows)
+        """Without a key, rows are spread over the tasks, or are together in one."""
+        return rows if self._keyed else spread_hashes(rows, () if self._together else PLACE)
 
     @collector_paused()
     def step(self, step: EpochStep) -> None:
@@ -262,6 +265,7 @@ class ProcessSpec(Spec):
     names: tuple[str, ...]  # of the inputs, as the function sees them
     function: Any  # an instance of the user's KeyedProcess
     state: pa.Schema  # its declared values
+    together: bool = False  # without a key: whether all rows go to one task
 
     at_rest = "Process"
     kind = "process"
@@ -316,7 +320,7 @@ class ProcessSpec(Spec):
     def operator(self, place: Place) -> Operator:
         if type(self.function).chunked():
             return ChunkOperator(self.function, place)
-        return ProcessOperator(self.function, self.names, place)
+        return ProcessOperator(self.function, self.names, place, together=self.together)
 
 
 def life_of(declared: ValueState) -> str:

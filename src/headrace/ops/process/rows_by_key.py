@@ -243,10 +243,13 @@ def _in_order(rows: InputRows) -> np.ndarray:
     return sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
 
 
-def spread_hashes(rows: pa.Table) -> pa.Table:
+PLACE = (SOURCE, OFFSET)  # what identifies a row of an input
+
+
+def spread_hashes(rows: pa.Table, by: Sequence[str] = PLACE) -> pa.Table:
     """Rows that have no key, with hashes by which they go to all tasks evenly: by what identifies
     a row, so that it goes to the same task however rows are cut into batches."""
-    places = [rows.column(n) for n in (SOURCE, OFFSET) if n in rows.column_names]
+    places = [rows.column(n) for n in by if n in rows.column_names]
     return rows.append_column(HASH, pa.array(hash_keys(places, rows.num_rows)))
 
 
