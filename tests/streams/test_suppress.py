@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.testing import Harness, drive
+from headrace.testing import Driver, Harness, drive
 from tests.streams.playing import OPTIONS, Row, play, turns
 
 
@@ -198,7 +198,7 @@ def test_rows_of_a_table_without_a_key_are_dead_letters_all_of_them(tmp_path):
 def test_a_running_aggregate_emits_the_last_value_of_each_period(tmp_path):
     job = hr.Job("counts")
     rows = [{"k": "ab"[i % 2], "at": 1_000 * i} for i in range(10)]
-    read = job.read(hr.rows(rows), time="at", delay="1s")
+    read = job.read(hr.rows(rows), time="at", in_order=True)
     counts = read.key_by("k").agg(n=hr.count(), unbounded=True)
     counts.key_by("k").suppress("4s").write("collect:", name="out")
     out = drive(job, tmp_path, max_batch=3).output("out").to_pylist()
@@ -253,3 +253,78 @@ def test_what_cannot_be_is_refused(step, code):
         selling(step).check()
     assert [p.code for p in caught.value.problems] == [code]
     assert all(p.hint and p.site for p in caught.value.problems)
+
+
+@pytest.mark.parametrize("options", [{"rows": 2}, {"period": "10s", "time": "processing"},
+                                     {"period": "10s"}, {"period": "10s", "rows": 1}])  # fmt: skip
+@pytest.mark.parametrize("batch", [1, 2, 3, 100])
+def test_of_a_table_the_version_with_the_later_time_is_the_last(options, batch, tmp_path):
+    rows = [("fig", 0, 5), ("plum", 2, 5), ("fig", 7, 1), ("plum", 1, 1)]  # n = 0 ends a key
+    job = hr.Job("versions")
+    made = [{"k": k, "n": n, "at": 1_000 * at} for k, n, at in rows]
+    table = job.read(hr.rows(made), time="at", delay="10s").table(
+        "k", delete="n = 0", unbounded=True
+    )
+    table.suppress(**options).changes().write("collect:", name="out")
+    driver = Driver(job, tmp_path, max_batch=batch)
+    driver.drain()
+    held = {}
+    for row in driver.output("out").to_pylist():
+        if row["change"] == "-":
+            del held[row["k"]]
+        else:
+            held[row["k"]] = row["n"]
+    assert held == {"plum": 2}
+
+
+def test_late_rows_of_a_suppressed_table_can_be_had(tmp_path):
+    rows = [{"k": "a", "n": n, "at": 1_000 * at} for n, at in ((1, 100), (2, 101), (3, 1), (4, 2))]
+    job = hr.Job("late")
+    table = job.read(hr.rows(rows), time="at", delay="1s").table("k", unbounded=True)
+    steps = {
+        "top": table.top(1, by="n"), "thin": table.suppress("10s").changes(),
+        "counted": table.suppress(rows=2).changes(),
+    }  # fmt: skip
+    for name, step in steps.items():
+        step.write("collect:", name=f"{name} rows")
+        step.late.select("n").write("collect:", name=name)
+    driver = Driver(job, tmp_path, max_batch=1)
+    driver.drain()
+    found = {name: driver.output(name)["n"].to_pylist() for name in ("top", "thin", "counted")}
+    assert found == {"top": [3, 4], "thin": [3, 4], "counted": [3, 4]}
+
+
+@pytest.mark.parametrize("what", [
+    lambda s: s.suppress("10s", name="t"), lambda s: s.top(1, by="v", each="item", name="t"),
+])  # fmt: skip
+def test_what_waits_is_not_cut_by_time(what, tmp_path):
+    job = hr.Job("slice")
+    rows = [{"item": "a", "v": 1, "at": 1_000}, {"item": "b", "v": 2, "at": 50_000}]
+    what(job.read(hr.rows(rows), time="at", delay="5s")).write("collect:", name="out")
+    Driver(job, tmp_path, until="now").drain()
+    with pytest.raises(hr.HeadraceError, match="HR-STATE-032"):
+        hr.peek(job, "t", folder=str(tmp_path)).slice(0, 10_000)
+
+
+def test_running_results_of_rows_out_of_order_are_no_versions_by_event_time(tmp_path):
+    def counts(job, **order):
+        rows = [{"k": "a", "at": 1_000 * at} for at in (5, 1, 2)]
+        read = job.read(hr.rows(rows), time="at", **order)
+        return read.key_by("k").agg(n=hr.count(), unbounded=True).where("n > 0")
+
+    job = hr.Job("running")
+    found = counts(job, delay="10s")
+    found.key_by("k").suppress("10s").write("collect:", name="suppressed")
+    found.table("k", unbounded=True).changes().write("collect:", name="table")
+    with pytest.raises(hr.PlanError) as refused:
+        job.check()
+    assert {p.code for p in refused.value.problems} == {"HR-STREAM-017", "HR-JOIN-029"}
+    job = hr.Job("running")
+    found = counts(job, delay="10s").key_by("k").suppress("10s", time="processing")
+    found.write("collect:", name="out")
+    driver = Driver(job, tmp_path, max_batch=1)
+    driver.drain()
+    assert driver.output("out")["n"].to_pylist()[-1] == 3
+    job = hr.Job("running")
+    counts(job, in_order=True).table("k", unbounded=True).changes().write("collect:")
+    job.check()

@@ -332,14 +332,25 @@ class StepBuilder:
             )
 
 
-def names_of(names: Names) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def names_of(names: Names | None) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def flat(names: Iterable[Any]) -> list[Any]:
     """Names as arguments, or in lists: select("a", "b") and select(["a", "b"]) are the same."""
     parts = (name if isinstance(name, list | tuple) else [name] for name in names)
     return list(chain.from_iterable(parts))
+
+
+def not_in_order(code: str, running: str, because: str) -> PlanError:
+    """Why the results of the running aggregate cannot be versions that event time puts in order."""
+    return PlanError(
+        code,
+        f"the results of {running!r} are complete in the order of arrival, and {because}: rows "
+        "out of order would make an older result the last",
+        'Go by arrival: key_by("k").suppress("10s", time="processing"), top(10, by="n", '
+        'each="k"); or say in_order=True where the input is read, if its rows are.',
+    )
 
 
 def _unnamed(expr: Expr) -> PlanError:

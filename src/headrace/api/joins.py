@@ -24,6 +24,7 @@ from headrace.api.handles import (
     StreamT,
     TableT,
     TimedT,
+    not_in_order,
 )
 from headrace.api.join_keys import JoinArguments, add_join
 from headrace.api.looking import Looking
@@ -40,12 +41,14 @@ from headrace.ops.join.table_changes import CHANGE, Changes
 from headrace.ops.join.table_join import HOWS as TABLE_HOWS
 from headrace.ops.join.table_join import TableJoin
 from headrace.ops.join.window_joins import Cogroup, WindowJoin
+from headrace.ops.stream.running_top import Top
 from headrace.ops.tables import free_name
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner
 from headrace.plan.columns import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge
+from headrace.plan.lineage import stateful_before, unordered_results
+from headrace.plan.nodes import Edge, Stateful
 from headrace.plan.part import Part, part_for
 from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike, ddl_of
@@ -127,6 +130,12 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
             hint = 'Name the columns that say which row is meant: changes.table("id").'
             step.report(PlanError("HR-JOIN-002", "table names no key", hint))
         step.require_columns(keys)
+        if (top := _list_before(edge)) is not None:
+            hint = 'Take the best rows of a table: stream.table("id").top(10, by="score").'
+            fact = f"the changes of {top!r} are not in order of event time, as those of a table are"
+            step.report(PlanError("HR-JOIN-028", fact, hint))
+        if (running := unordered_results(edge)) is not None:
+            step.report(not_in_order("HR-JOIN-029", running, "table has the latest by event time"))
         if delete is not None:
             condition = step.condition(delete, "table(delete=)")
             columns: dict[str, Any] = {n: col(n) for n in self.schema.names}
@@ -134,6 +143,16 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
                 edge = step.columns("table", {**columns, GONE: condition})
         kind = self._kinds[3]
         return kind(self._draft, edge, keys, edge is not self._edge, unbounded)
+
+
+def _list_before(edge: Edge) -> str | None:
+    """The `top` of a stream whose changes these rows are, if they are."""
+    node = stateful_before(edge)
+    if not isinstance(node, Stateful) or not isinstance(node.what, Top):
+        return None
+    before = stateful_before(node.inputs[0])  # of a table, whose changes are in order
+    of_table = isinstance(before, Stateful) and isinstance(before.what, Changes)
+    return None if of_table else node.name
 
 
 def _join_streams(

@@ -177,8 +177,14 @@ class Table(TableJoins["stream.JoinResult"]):
 
         See `KeyedStream.suppress`. A key that begins and ends in one period never was.
         """
-        limits = (period, rows, time)
-        edge = suppressed(self._step(name, was), self._keys, limits, True, self._unbounded)
+        step, first = self._step(name, was), self._edge
+        if first.node.timed and (period is None or time == "processing"):
+            # they count by arrival, so versions must arrive in order of event time
+            ordered = f"{name} in order" if name else None
+            limits = ("1ms", None, "event")
+            first = suppressed(self._step(ordered), self._keys, limits, True, self._unbounded)
+            step = StepBuilder(self._draft, first, name, was)
+        edge = suppressed(step, self._keys, (period, rows, time), True, self._unbounded)
         return Table(self._draft, edge, self._keys, self._deletes, self._unbounded)
 
     def top(
@@ -201,7 +207,7 @@ class Table(TableJoins["stream.JoinResult"]):
         after.require_columns(groups)
         chosen = (rows, by, largest, self._keys)
         ranked = running_top(after, groups, chosen, self._unbounded)
-        return stream.TimedResult(self._draft, ranked)
+        return stream.TimedResult(self._draft, ranked, late_at=changes._late_node)
 
     def _joined(self, edge: Edge) -> stream.JoinResult:
         return stream.JoinResult(self._draft, edge)

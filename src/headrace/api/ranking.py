@@ -21,7 +21,6 @@ from headrace.ops.tables import column_types
 from headrace.ops.window.firing_spec import GeneralWindows, TriggeredRowWindows
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.lineage import only_grows
 from headrace.plan.nodes import Edge, Stateful, step_of
 
 
@@ -111,9 +110,7 @@ def running_top(
         step.comparable(column, "top has one row of each")
     check_ranked(step, by, [RANK, CHANGE])
     gone = GONE if GONE in input.names else None
-    grows = gone is None and only_grows(step.edge, by, largest, {*keys, *each})
-    falls = bool(each) and not grows
-    what = Top.of(step.count(rows, "top"), by, largest, each, input, falls=falls, gone=gone)
+    what = Top.of(step.count(rows, "top"), by, largest, each, input, gone=gone)
     schema = UNKNOWN
     if len(input):
         schema = pa.schema([*(f for f in input if f.name != GONE), RANK, CHANGE])
@@ -122,6 +119,10 @@ def running_top(
 
 def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:
     """Report a column that rows cannot be ranked by, and columns that are there already."""
+    if not isinstance(by, str):
+        hint = 'Name one column: top(10, by="score").'
+        step.report(PlanError("HR-STREAM-003", f"top goes by a column, not by {by!r}", hint))
+        return
     step.require_columns([by])
     step.comparable(by, "top goes by")
     step.report(*clashes(step.schema.names, added, "a column of the rows"))

@@ -12,7 +12,16 @@ from typing import Any, Generic, overload
 
 import pyarrow as pa
 
-from headrace.api.handles import JoinT, Results, StepBuilder, StreamT, TableT, TimedT, names_of
+from headrace.api.handles import (
+    JoinT,
+    Results,
+    StepBuilder,
+    StreamT,
+    TableT,
+    TimedT,
+    names_of,
+    not_in_order,
+)
 from headrace.api.joins import Joins
 from headrace.api.looking import Looking
 from headrace.api.lookups import Lookups
@@ -33,6 +42,7 @@ from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
+from headrace.plan.lineage import unordered_results
 from headrace.schema import ddl_type
 
 
@@ -223,6 +233,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                     '.table("id", delete="gone").suppress("10s").changes(); or rename the column.',
                 )
             )
+        if time != "processing" and (running := unordered_results(self._edge)) is not None:
+            step.report(not_in_order("HR-STREAM-017", running, "suppress goes by event time"))
         edge = suppressed(step, self._keys, (period, rows, time), False, unbounded)
         return self._timed(edge)
 

@@ -36,8 +36,8 @@ from headrace.ops.stream.chunk_steps import Explode
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
-from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
-from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port, step_of
+from headrace.plan.draft import UNKNOWN, Draft, place_name, points_somewhere, unknown_columns
+from headrace.plan.nodes import LATE, Edge, Node, Stateful, Union, Write, late_port, step_of
 from headrace.plan.signature import row_schema, rows_schema
 from headrace.printed import columns_html
 from headrace.schema import SchemaLike, schema_of
@@ -388,10 +388,18 @@ class ProcessResult(Stream):
 class TimedResult(ProcessResult):
     """What an operator emitted; late rows are a stream as well, as side outputs are."""
 
+    def __init__(self, draft: Draft, edge: Edge, late_at: Node | None = None) -> None:
+        super().__init__(draft, edge)
+        self._late_at = late_at  # the step for which rows are late, if it is another one
+
     @property
     def late(self) -> Stream:
         """Rows, as they went into the step, that came too late for it."""
-        return Stream(self._draft, Edge(self._edge.node, LATE))
+        return Stream(self._draft, Edge(self._late_node, LATE))
+
+    @property
+    def _late_node(self) -> Node:
+        return self._late_at or self._edge.node
 
 
 @named_arguments
@@ -401,10 +409,16 @@ class JoinResult(TimedResult):
     @property
     def late(self) -> Stream:
         """Rows of the left or first stream that came too late to be joined."""
+        return Stream(self._draft, Edge(self._late_node, LATE))
+
+    @property
+    def _late_node(self) -> Node:
         node = self._edge.node
         if isinstance(node, Stateful) and node.what.own_key:  # they are late for the step before
             node = node.inputs[0].node
-        return Stream(self._draft, Edge(node, LATE))
+        while isinstance(before := node.inputs[0].node, Stateful) and before.what.thins_table:
+            node = before
+        return node
 
     def late_of(self, input: str) -> Stream:
         """Late rows, as they came, of "left", "right", or a stream that `join_all` names."""

@@ -106,7 +106,8 @@ class StepState:
 
         Of aggregates over panes that is one result per key, over the panes within it.
         """
-        if self.part or not any(t.spec.timed for t in self.snapshot.tables.values()):
+        by_time = any(t.spec.timed for t in self.snapshot.tables.values())
+        if self.part or not by_time or not self.node.operator().sliceable:
             raise StateError(
                 "HR-STATE-032",
                 f"{self.name!r} stores nothing by time",

@@ -96,6 +96,8 @@ class Operator(ABC):
         """Fold several prepared chunks of one task into one before they travel."""
         return prepared
 
+    sliceable = True  # whether `view` can be of a stretch of time, if there is state by time
+
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table | None:
         """The state of [since, until) in the user's words; None: the rows of its first table."""
         return None
@@ -237,6 +239,11 @@ class Spec(ABC):
     def input_names(self) -> tuple[str, ...]:
         """What its inputs are called; empty where they have no names of their own."""
         return ()
+
+    @property
+    def thins_table(self) -> bool:
+        """Whether it emits a table of the rows of a table, with fewer changes."""
+        return False
 
     @property
     def own_key(self) -> tuple[str, ...]:

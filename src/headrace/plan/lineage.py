@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
-
 from headrace.callables import title
-from headrace.expr import Expr, col, over, same
+from headrace.expr import Expr, col, over
 from headrace.ops.stream.running_aggregates import RunningAggregates
+from headrace.ops.watermarks import Bounded
 from headrace.plan.nodes import (
     OUT,
     Chunks,
@@ -224,41 +223,24 @@ def _functions_of(node: Node) -> list[Any]:
     return list(node.what.functions) if isinstance(node, Chunks) else []
 
 
-# Values that only get better.
+# Running results as versions of something.
 
 
-def only_grows(edge: Edge, by: str, largest: bool, thing: Collection[str]) -> bool:
-    """Whether a row is never worse by this column than an earlier one with the same `thing`.
+def unordered_results(edge: Edge) -> str | None:
+    """The running aggregate whose results these rows are, if its rows may be out of order.
 
-    It is if the column is a running count, or a running maximum (if the smallest are the best: a
-    minimum), of rows that agree in these columns or in some of them. NaN is no number, and may
-    replace one.
+    A result has the event time of its row, so the one with the latest time need not be the last.
     """
-    names: dict[str, str] = {name: name for name in (by, *thing)}
-    while edge.port == OUT and isinstance(edge.node, Select):
-        if edge.node.columns is not None:
-            names = _origins(names, dict(edge.node.columns))
+    node = stateful_before(edge)
+    if not isinstance(node, Stateful) or not isinstance(node.what, RunningAggregates):
+        return None
+    reads = [n for n in _upstream(node.inputs[0], until=Read) if isinstance(n, Read)]
+    in_order = all(read.watermark == Bounded(0) for read in reads)
+    return node.name if node.timed and not in_order else None
+
+
+def stateful_before(edge: Edge) -> Node:
+    """The step that made these rows, whatever was computed or left out since then."""
+    while isinstance(edge.node, Select | Python):
         edge = edge.node.inputs[0]
-    if edge.port != OUT or not isinstance(edge.node, Stateful) or by not in names:
-        return False
-    what = edge.node.what
-    if not isinstance(what, RunningAggregates):
-        return False
-    own = {names[name] for name in thing if name in names} - {name for name, _ in what.aggs}
-    agg = dict(what.aggs).get(names[by])
-    if agg is None or not set(edge.node.keys[0]) <= own:
-        return False
-    if pa.types.is_floating(edge.schema.field(names[by]).type):
-        return False
-    return agg.kind in (("count", "max") if largest else ("min",))
-
-
-def _origins(names: Mapping[str, str], columns: Mapping[str, Expr]) -> dict[str, str]:
-    """What these columns are called before a projection, as far as it leaves them as they are."""
-    found = {}
-    for after, name in names.items():
-        expr = columns.get(name)
-        (*before,) = expr.columns if expr is not None else ()
-        if expr is not None and len(before) == 1 and same(expr, col(before[0])):
-            found[after] = before[0]
-    return found
+    return edge.node

@@ -3,8 +3,7 @@
 After each batch the rows that are among the n best of their key and were not, or have another
 rank now, are emitted; before them those whose rank they took. With `each`, a newer row of the same
 thing replaces its older one, or ends it, and another may come up: all other rows are held as well
-(`candidate_levels.py`). Only the n best are where rows never get worse: without `each`, or if the
-plan proves that what they are ranked by only grows.
+(`candidate_levels.py`). Without `each` rows never get worse, and only the n best are held.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Top(Spec):
     largest: bool
     each: tuple[str, ...]
     types: tuple[tuple[str, str], ...]  # of the stored rows
-    falls: bool = False  # a row may be replaced by a worse one, or end
     gone: str | None = None  # the column that says which rows end their thing
 
     kind = "top"
@@ -58,7 +56,7 @@ class Top(Spec):
 
     def shape(self) -> dict[str, Any]:
         shape = {"rows": self.rows, "by": self.by, "largest": self.largest, "each": [*self.each]}
-        held = {"holds": "all"} if self.falls else {}
+        held = {"holds": "all"} if self.each else {}
         return {**shape, **held, "columns": [list(pair) for pair in self.types]}
 
     @property
@@ -73,18 +71,19 @@ class Top(Spec):
         each: Sequence[str],
         input: pa.Schema,
         *,
-        falls: bool = False,
         gone: str | None = None,
     ) -> Top:
         stored = pa.schema([f for f in input if f.name != gone])
-        return Top(rows, by, largest, tuple(each), column_types(stored), falls, gone)
+        return Top(rows, by, largest, tuple(each), column_types(stored), gone)
 
     def operator(self, place: Place) -> Operator:
-        return (_FallingTop if self.falls else _GrowingTop)(self, place)
+        return (_FallingTop if self.each else _GrowingTop)(self, place)
 
 
 class _TopOperator(Operator):
     """What is stored of the best rows, and how changes of them are emitted."""
+
+    sliceable = False
 
     def __init__(self, spec: Top, place: Place) -> None:
         self._spec, self._output = spec, place.output

@@ -43,6 +43,10 @@ class Suppress(Spec):
     kind = "suppress"
 
     @property
+    def thins_table(self) -> bool:
+        return self.table
+
+    @property
     def by_watermark(self) -> bool:
         return self.period is not None and not self.by_clock
 
@@ -93,6 +97,8 @@ class Suppress(Spec):
 
 class _SuppressOperator(Operator):
     """What both kinds of periods have in common."""
+
+    sliceable = False
 
     def __init__(self, spec: Suppress, place: Place) -> None:
         self._spec, self._output = spec, place.output
