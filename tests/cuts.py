@@ -52,6 +52,8 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.row_windows.store": {"FEW": 1},
     "ops.row_windows.work": {"_BAND": 1},
     "ops.stream.candidate_levels": {"_FIRST": 1, "_GROWTH": 1},
+    "ops.sketch.base": {"_ELEMENTS": 1},
+    "ops.sketch.coupons": {"_BLOCK": 1},
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
     "sinks.formats": {"STEP_ROWS": 1},
@@ -233,6 +235,27 @@ OTHERS: dict[str, dict[str, str]] = {
         "CallOptions.cache_size": "the user's",
         "CallOptions.concurrency": "the user's",
     },
+    "ops.sketch.coupons": {
+        name: "the format"
+        for name in (
+            "_ADDRESS",
+            "_COMPACT",
+            "_DENSE",
+            "_EMPTY",
+            "_FAMILY",
+            "_IN_LIST",
+            "_OF_8_BITS",
+            "_OUT_OF_ORDER",
+            "_SERIAL",
+        )
+    },
+    "ops.sketch.hll": {
+        "DEFAULT_ERROR": "the user's",
+        "_HEAD": "the format",
+        "_LARGEST": "the format",
+        "_SMALLEST": "the format",
+    },
+    "ops.sketch.library": {"DEVIATIONS": "what a bound means"},
     "ops.general_windows.operator": {
         "_ROUNDS": "what 64 bits hold",
     },

@@ -61,6 +61,7 @@ from headrace.ops.process.state_kinds import (
     shared_map,
     value,
 )
+from headrace.ops.sketch.functions import approx_count_distinct
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import WindowAssigner, cumulating, everything, session
@@ -110,6 +111,7 @@ __all__ = [
     "WindowResult",
     "__version__",
     "aggregating",
+    "approx_count_distinct",
     "avg",
     "calendar",
     "col",

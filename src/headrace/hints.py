@@ -29,7 +29,7 @@ _ELSEWHERE = {
     "time_window": "window", "timeWindow": "window", "count_window": "window", "hop": "sliding",
     "hopping": "sliding", "tumble": "tumbling", "sessions": "session", "cumulate": "cumulating",
     "dropDuplicates": "deduplicate", "drop_duplicates": "deduplicate", "distinct": "deduplicate",
-    "unique": "deduplicate", "approx_count_distinct": "count_distinct",
+    "unique": "deduplicate", "approx_distinct": "approx_count_distinct",
     "nunique": "count_distinct", "isnull": "is_null",
     "isNull": "is_null", "isna": "is_null", "isNotNull": "is_not_null", "notnull": "is_not_null",
     "fillna": "fill_null", "astype": "cast", "is_in": "isin", "to_lower": "lower",

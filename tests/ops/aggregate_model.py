@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.ops.agg import named as agg
+from headrace.ops.sketch.functions import approx_count_distinct
 
 NUMBERS = st.none() | st.integers(-5, 5) | st.integers(-(10**12), 10**12)
 FLOATS = st.none() | st.sampled_from(
@@ -35,6 +36,7 @@ AGGS = {
     "dear": agg.max_by("x", "s"), "oldest": agg.min_by("f", "x"), "all": agg.collect("s"),
     "kinds": agg.count_distinct("f"), "names": agg.count_distinct("s"),
     "middle": agg.median("x"), "p90": agg.percentile("f", 0.9), "lowest": agg.percentile("x", 0),
+    "about": approx_count_distinct("f"), "names about": approx_count_distinct("s", size=168),
 }  # fmt: skip
 
 
@@ -77,6 +79,8 @@ def _percentile(values: list[Any], share: float) -> float | None:
 
 
 def _of(values: list[Any], kind: str) -> Any:
+    if kind == "approx_count_distinct":  # of so few values that it is exact
+        kind = "count_distinct"
     if kind in ("count", "count_distinct", "collect"):
         return {
             "count": len(values), "collect": values,

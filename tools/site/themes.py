@@ -135,7 +135,7 @@ THEMES = (
         ":doc:`/docs/guide/windows` and :doc:`/docs/guide/state-and-process`.",
         public(
             "count sum mean avg min max first last min_by max_by count_distinct collect median "
-            "percentile stddev variance Aggregate"
+            "percentile stddev variance approx_count_distinct Aggregate"
         ),
     ),
     Theme(

@@ -29,6 +29,7 @@ from headrace.expr.aggregate_calls import (
 from headrace.expr.catalog import CATALOGUE
 from headrace.hints import AGGREGATES, aggregate, nearest
 from headrace.ops.agg.named import Aggregate, bare_sql
+from headrace.ops.sketch.functions import IN_TEXT
 from headrace.plan.columns import Aggs, plain_agg, typed_aggs
 from headrace.plan.draft import Draft
 
@@ -37,7 +38,14 @@ _IN_SQL = {
     "array_agg": "collect",
 }  # fmt: skip
 _TWO = (2, 2)
-_ARGUMENTS = {"count": (0, 1), "min_by": _TWO, "max_by": _TWO, "percentile": _TWO}  # else one
+_ARGUMENTS = {
+    "count": (0, 1), "min_by": _TWO, "max_by": _TWO, "percentile": _TWO,
+    "approx_count_distinct": (1, 2),
+}  # fmt: skip  # else one
+_MANY = {
+    (0, 1): "at most one argument", (1, 1): "one argument", (1, 2): "one or two arguments",
+    (2, 3): "two or three arguments",
+}  # fmt: skip
 NAMES = 'Name it: "sum(v) / count(*) as mean", or by a keyword: mean=...'
 
 
@@ -190,18 +198,29 @@ class _Reading:
         kind = _IN_SQL.get(call.name, call.name)
         least, most = _ARGUMENTS.get(kind, (1, 1))
         if not least <= len(call.arguments) <= most:
-            many = {(0, 1): "at most one argument", (1, 1): "one argument"}.get((least, most))
+            many = _MANY.get((least, most), "two arguments")
             raise PlanError(
                 "HR-AGG-012",
-                f"{self._place(call.name)}{call.name} takes {many or 'two arguments'}, "
-                f"not {len(call.arguments)}",
+                f"{self._place(call.name)}{call.name} takes {many}, not {len(call.arguments)}",
                 "The guide lists the aggregates and what they take.",
             )
+        if kind in IN_TEXT:
+            return self._approximate(kind, call.arguments)
         if kind in ("median", "percentile"):
             share = number_of(call.arguments[1]) if kind == "percentile" else 0.5
             return self._percentile(call.arguments[0], share)
         column, by = [*call.arguments, None, None][:2]
         return Aggregate(kind, column, by)
+
+    def _approximate(self, kind: str, arguments: Sequence[str | Expr]) -> Aggregate:
+        numbers = [number_of(a) for a in arguments[1:]]
+        if None in numbers:
+            raise PlanError(
+                "HR-AGG-012",
+                f"{self._place(kind)}what follows the first argument of {kind} is not a number",
+                "Write it as a number, or call the function in Python, which takes more.",
+            )
+        return IN_TEXT[kind](arguments[0], *numbers)
 
     def _percentile(self, column: str | Expr, share: float | None) -> Aggregate:
         if share is None or share > 1:

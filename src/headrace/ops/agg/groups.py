@@ -25,6 +25,7 @@ from headrace.arrays import Column, Index, flat
 Finish: TypeAlias = "Callable[[], list[Column]]"
 
 _COUNT_ALL = "rows:count_all"
+_BY_CELL = "groups"  # known without asking
 
 
 class Grouping:
@@ -53,6 +54,10 @@ class Grouping:
     def ask_rows(self) -> str:
         """A ticket for `rows_of`: the numbers of each group's rows."""
         return self.ask("rows", pa.array(np.arange(self.rows)), "list")
+
+    def ask_groups(self) -> str:
+        """A ticket for `groups_of`: the number of each row's group."""
+        return _BY_CELL if self._cells is not None else self.ask_rows()
 
     count = 0  # of groups, once run
 
@@ -122,6 +127,17 @@ class Grouping:
         lists = flat(self._answers[ticket])
         sizes = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
         return lists.flatten().to_numpy(), np.cumsum(sizes) - sizes
+
+    def groups_of(self, ticket: str) -> Index:
+        """The number of each row's group, in the order of the keys that `run` gives."""
+        group = np.empty(self.rows, np.int64)
+        if ticket == _BY_CELL and self._cells is not None:
+            number = np.empty(self._cells.size, np.int64)
+            number[self._cells.present] = np.arange(len(self._cells.present))
+            return number[self._cells.cell]
+        rows, starts = self.rows_of(ticket)
+        group[rows] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
+        return group
 
 
 def _summable(values: Column) -> bool:

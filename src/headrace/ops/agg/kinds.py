@@ -28,6 +28,8 @@ from headrace.ops.agg.own import OwnAggregate, OwnSynopsis
 from headrace.ops.agg.percentile import Percentile
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
+from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.hll import HyperLogLog
 
 # Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
@@ -143,6 +145,7 @@ KINDS: dict[str, Synopsis] = {
     "collect": Collect(),
     "count_distinct": Distinct(),
     "percentile": Percentile(0.5),  # or at the share that the aggregate says
+    "approx_count_distinct": HyperLogLog(),  # or the sketch that the aggregate has
 }
 AGGREGATES.update(KINDS, ["median"])
 
@@ -160,10 +163,12 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
     by: str | Expr | None = None
     own: OwnAggregate | None = None  # of the user's own
     share: float | None = None  # of the rows that are below a percentile
+    sketch: Sketch[Any] | None = None  # of an approximate one
 
     def __str__(self) -> str:
         arguments = [str(a) for a in (self.column, self.by, self.share) if a is not None]
-        return f"{self.kind}({', '.join(arguments)})"
+        options = [] if self.sketch is None else self.sketch.words()
+        return f"{self.kind}({', '.join([*arguments, *options])})"
 
     __ne__ = object.__ne__  # type: ignore[assignment]
     __format__ = object.__format__  # type: ignore[assignment]
@@ -177,8 +182,17 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
                 "Compute it under a name, and add with_columns(...) after agg.",
                 site=call_site(),
             )
-        share = () if self.share is None else (lit(self.share).node,)
-        return Expr(call(self.kind, *map(_written, self.arguments), *share))
+        numbers = [] if self.sketch is None else self.sketch.numbers()
+        if numbers is None:
+            raise PlanError(
+                "HR-AGG-012",
+                f"{self} has options that an expression has no place for",
+                "Compute it under a name, and add with_columns(...) after agg.",
+                site=call_site(),
+            )
+        share = () if self.share is None else (self.share,)
+        further = (lit(n).node for n in (*share, *numbers))
+        return Expr(call(self.kind, *map(_written, self.arguments), *further))
 
     def _infix(self, kind: type[Node], left: Any, right: Any) -> Expr:
         return self.as_expr()._infix(kind, left, right)
@@ -202,6 +216,8 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
 
     @property
     def synopsis(self) -> Synopsis:
+        if self.sketch is not None:
+            return self.sketch
         if self.share is not None:
             return Percentile(self.share)
         return KINDS[self.kind] if self.own is None else OwnSynopsis(self.own)

@@ -29,6 +29,7 @@ from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.agg.sums import Overflow
+from headrace.ops.sketch.sizes import in_words
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
@@ -160,17 +161,17 @@ def _position(table: pa.Table, name: str) -> Column:
 
 def count(column: str | Expr | None = None) -> Aggregate:
     """The number of rows, or of rows in which `column` is not null."""
-    return _of("count", column)
+    return aggregate_of("count", column)
 
 
 def sum(column: str | Expr) -> Aggregate:
     """The exact sum: integers as int64, decimals with 38 digits, or an error; doubles rounded."""
-    return _of("sum", column)
+    return aggregate_of("sum", column)
 
 
 def mean(column: str | Expr) -> Aggregate:
     """The arithmetic mean, as a float."""
-    return _of("mean", column)
+    return aggregate_of("mean", column)
 
 
 def avg(column: str | Expr) -> Aggregate:
@@ -180,52 +181,52 @@ def avg(column: str | Expr) -> Aggregate:
 
 def min(column: str | Expr) -> Aggregate:
     """The smallest value."""
-    return _of("min", column)
+    return aggregate_of("min", column)
 
 
 def max(column: str | Expr) -> Aggregate:
     """The largest value; NaN is larger than every number."""
-    return _of("max", column)
+    return aggregate_of("max", column)
 
 
 def min_by(column: str | Expr, by: str | Expr) -> Aggregate:
     """`column` in the row where `by` is smallest; of several such rows, the first."""
-    return _of("min_by", column, by)
+    return aggregate_of("min_by", column, by)
 
 
 def max_by(column: str | Expr, by: str | Expr) -> Aggregate:
     """`column` in the row where `by` is largest; of several such rows, the first."""
-    return _of("max_by", column, by)
+    return aggregate_of("max_by", column, by)
 
 
 def stddev(column: str | Expr) -> Aggregate:
     """The standard deviation of a sample; null for fewer than two values."""
-    return _of("stddev", column)
+    return aggregate_of("stddev", column)
 
 
 def variance(column: str | Expr) -> Aggregate:
     """The variance of a sample; null for fewer than two values."""
-    return _of("variance", column)
+    return aggregate_of("variance", column)
 
 
 def first(column: str | Expr) -> Aggregate:
     """The earliest value that is not null."""
-    return _of("first", column)
+    return aggregate_of("first", column)
 
 
 def last(column: str | Expr) -> Aggregate:
     """The latest value that is not null."""
-    return _of("last", column)
+    return aggregate_of("last", column)
 
 
 def collect(column: str | Expr) -> Aggregate:
     """All values that are not null, as a list in the order of event time."""
-    return _of("collect", column)
+    return aggregate_of("collect", column)
 
 
 def count_distinct(column: str | Expr) -> Aggregate:
     """How many different values there are, exactly; nulls do not count."""
-    return _of("count_distinct", column)
+    return aggregate_of("count_distinct", column)
 
 
 def median(column: str | Expr) -> Aggregate:
@@ -245,10 +246,10 @@ def percentile(column: str | Expr, share: float) -> Aggregate:
             'Choose a number from 0 to 1: hr.percentile("v", 0.95).',
             site=call_site(),
         )
-    return replace(_of("percentile", column), share=float(share))
+    return replace(aggregate_of("percentile", column), share=float(share))
 
 
-def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:
+def aggregate_of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:
     for argument in (column, by):
         if isinstance(argument, Aggregate):
             raise PlanError(
@@ -311,6 +312,8 @@ def aggregates_shape(aggs: Aggs, input: pa.Schema) -> list[list[Any]]:
         entry: list[Any] = [name, agg.kind, described(pa.schema(agg.partial_fields(name, input)))]
         own = settings(agg.own, OwnAggregate) if agg.own is not None else {}
         own.pop("column", None)
+        if agg.sketch is not None:
+            own = agg.sketch.at_rest()
         shapes.append([*entry, own] if own else entry)
     return shapes
 
@@ -322,7 +325,11 @@ def aggregates_code(aggs: Aggs) -> list[Any]:
 
 
 def aggregates_text(aggs: Sequence[tuple[str, Aggregate]]) -> str:
-    return ", ".join(f"{name} = {bare_sql(str(agg))}" for name, agg in aggs)
+    return ", ".join(f"{name} = {bare_sql(str(agg))}{_memory(agg)}" for name, agg in aggs)
+
+
+def _memory(agg: Aggregate) -> str:
+    return "" if agg.sketch is None else f" ({in_words(agg.sketch.memory())} per key at most)"
 
 
 def bare_sql(sql: str) -> str:

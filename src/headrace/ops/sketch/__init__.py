@@ -1,0 +1,1 @@
+"""Approximate aggregates: synopses of bounded size, and how far off they are."""
