@@ -61,7 +61,12 @@ from headrace.ops.process.state_kinds import (
     shared_map,
     value,
 )
-from headrace.ops.sketch.functions import approx_count_distinct
+from headrace.ops.sketch.functions import (
+    approx_count_distinct,
+    approx_quantile,
+    approx_quantiles,
+    histogram,
+)
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import WindowAssigner, cumulating, everything, session
@@ -112,6 +117,8 @@ __all__ = [
     "__version__",
     "aggregating",
     "approx_count_distinct",
+    "approx_quantile",
+    "approx_quantiles",
     "avg",
     "calendar",
     "col",
@@ -126,6 +133,7 @@ __all__ = [
     "everything",
     "first",
     "generate",
+    "histogram",
     "ingestion",
     "join_all",
     "keep",

@@ -95,7 +95,7 @@ _SAYINGS = {  # what has no counterpart of one name, or is done otherwise
     "leftOuterJoin left_join outerJoin": 'Use join(other, on="id", within="5m", how="left").',
     "crossJoin cross_join": "Rows meet by a key: add a constant one, and join on it.",
     "quantile approx_percentile percentile_approx quantile_cont": (
-        'Use hr.percentile("v", 0.95), which is exact, in agg.'
+        'Use hr.percentile("v", 0.95), which is exact, or hr.approx_quantile("v", 0.95), in agg.'
     ),
     "start execute awaitTermination run_job": "Use hr.run(job).",
     "sql": 'SQL text is for expressions: where("x > 1"), select(...), agg("sum(v) as s").',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.ops.agg import named as agg
-from headrace.ops.sketch.functions import approx_count_distinct
+from headrace.ops.sketch.functions import (
+    approx_count_distinct,
+    approx_quantile,
+    approx_quantiles,
+    histogram,
+)
+from headrace.ops.sketch.histogram import EqualWidth
 
 NUMBERS = st.none() | st.integers(-5, 5) | st.integers(-(10**12), 10**12)
 FLOATS = st.none() | st.sampled_from(
@@ -37,6 +44,9 @@ AGGS = {
     "kinds": agg.count_distinct("f"), "names": agg.count_distinct("s"),
     "middle": agg.median("x"), "p90": agg.percentile("f", 0.9), "lowest": agg.percentile("x", 0),
     "about": approx_count_distinct("f"), "names about": approx_count_distinct("s", size=168),
+    "p50 about": approx_quantile("f", 0.5), "p90 about": approx_quantile("x", 0.9),
+    "list about": approx_quantiles("x", [0, 0.3, 1]), "deep": histogram("x", 2),
+    "wide": histogram("f", 2, low=0, high=2),
 }  # fmt: skip
 
 
@@ -64,6 +74,8 @@ def expected(rows: list[dict[str, Any]], aggregate: agg.Aggregate) -> Any:
     values = [r[column] for r in rows if r[column] is not None]
     if aggregate.share is not None:
         return _percentile(sorted(values, key=_place), aggregate.share)
+    if kind in ("approx_quantile", "approx_quantiles", "histogram"):
+        return _about(sorted(values, key=_place), aggregate.sketch)
     return _of(values, kind)
 
 
@@ -76,6 +88,28 @@ def _percentile(values: list[Any], share: float) -> float | None:
     if place == math.floor(place) or low == high:
         return float(low)
     return float((math.ceil(place) - place) * low + (place - math.floor(place)) * high)
+
+
+def _about(values: list[Any], sketch: Any) -> Any:
+    """Of so few values that sketches are exact: a value of the stream, the first at its rank."""
+    if isinstance(sketch, EqualWidth):
+        edges = [-math.inf, *sketch.edges.tolist(), math.inf]
+        place = [min((math.inf if v != v else v), 1e300) for v in values]
+        return [
+            {"low": None if a == -math.inf else a, "high": None if b == math.inf else b,
+             "count": sum(a <= max(v, -1e300) < b for v in place)}
+            for a, b in pairwise(edges)
+        ]  # fmt: skip
+    if not values:
+        return None
+    found = [float(values[max(math.ceil(s * len(values)) - 1, 0)]) for s in sketch.shares]
+    if sketch.shape != "buckets":
+        return found if sketch.shape == "list" else found[0]
+    ends = [round(s * len(values)) for s in sketch.shares]
+    return [
+        {"low": found[i], "high": found[i + 1], "count": ends[i + 1] - ends[i]}
+        for i in range(len(found) - 1)
+    ]
 
 
 def _of(values: list[Any], kind: str) -> Any:
@@ -120,6 +154,8 @@ def same(got: Any, want: Any) -> bool:
     """Equal, floats up to rounding."""
     if isinstance(got, list) and isinstance(want, list):
         return len(got) == len(want) and all(map(same, got, want))
+    if isinstance(got, dict) and isinstance(want, dict):
+        return got.keys() == want.keys() and all(same(got[n], want[n]) for n in got)
     if isinstance(got, float) and isinstance(want, float | int):
         if math.isnan(got) or math.isnan(want):
             return math.isnan(got) and math.isnan(want)

@@ -135,7 +135,8 @@ THEMES = (
         ":doc:`/docs/guide/windows` and :doc:`/docs/guide/state-and-process`.",
         public(
             "count sum mean avg min max first last min_by max_by count_distinct collect median "
-            "percentile stddev variance approx_count_distinct Aggregate"
+            "percentile stddev variance approx_count_distinct "
+            "approx_quantile approx_quantiles histogram Aggregate"
         ),
     ),
     Theme(

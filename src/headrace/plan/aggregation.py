@@ -29,7 +29,7 @@ from headrace.expr.aggregate_calls import (
 from headrace.expr.catalog import CATALOGUE
 from headrace.hints import AGGREGATES, aggregate, nearest
 from headrace.ops.agg.named import Aggregate, bare_sql
-from headrace.ops.sketch.functions import IN_TEXT
+from headrace.ops.sketch.functions import CALLED_ONLY, IN_TEXT
 from headrace.plan.columns import Aggs, plain_agg, typed_aggs
 from headrace.plan.draft import Draft
 
@@ -40,11 +40,12 @@ _IN_SQL = {
 _TWO = (2, 2)
 _ARGUMENTS = {
     "count": (0, 1), "min_by": _TWO, "max_by": _TWO, "percentile": _TWO,
-    "approx_count_distinct": (1, 2),
+    "approx_count_distinct": (1, 2), "approx_quantile": (2, 3),
+    "approx_quantiles": _TWO, "histogram": (2, 4),
 }  # fmt: skip  # else one
 _MANY = {
     (0, 1): "at most one argument", (1, 1): "one argument", (1, 2): "one or two arguments",
-    (2, 3): "two or three arguments",
+    (2, 3): "two or three arguments", (2, 4): "two to four arguments",
 }  # fmt: skip
 NAMES = 'Name it: "sum(v) / count(*) as mean", or by a keyword: mean=...'
 
@@ -203,6 +204,12 @@ class _Reading:
                 "HR-AGG-012",
                 f"{self._place(call.name)}{call.name} takes {many}, not {len(call.arguments)}",
                 "The guide lists the aggregates and what they take.",
+            )
+        if kind in CALLED_ONLY:
+            raise PlanError(
+                "HR-AGG-012",
+                f"{self._place(call.name)}{kind} cannot be written in text",
+                f"Call it in Python, as hr.{kind}(...), under a name.",
             )
         if kind in IN_TEXT:
             return self._approximate(kind, call.arguments)

@@ -30,6 +30,7 @@ from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
 from headrace.ops.sketch.base import Sketch
 from headrace.ops.sketch.hll import HyperLogLog
+from headrace.ops.sketch.kll import Quantiles
 
 # Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
@@ -146,6 +147,9 @@ KINDS: dict[str, Synopsis] = {
     "count_distinct": Distinct(),
     "percentile": Percentile(0.5),  # or at the share that the aggregate says
     "approx_count_distinct": HyperLogLog(),  # or the sketch that the aggregate has
+    "approx_quantile": Quantiles(),
+    "approx_quantiles": Quantiles(shape="list"),
+    "histogram": Quantiles((0.0, 0.5, 1.0), "buckets"),
 }
 AGGREGATES.update(KINDS, ["median"])
 

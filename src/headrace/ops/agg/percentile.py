@@ -64,7 +64,7 @@ class Percentile(Exploding):
         total = before[ends] - before[first]
 
         def value_at(place: Index) -> Doubles:
-            found = _selected(code, counts, first[total > 0], ends[total > 0], place)
+            found = selected(code, counts, first[total > 0], ends[total > 0], place)
             return _doubles(values)[at[found]]
 
         final = _distinct(values, counts, span.groups[owner], len(span.starts))
@@ -135,7 +135,7 @@ def _distinct(values: Column, counts: Index, group: Index, groups: int) -> list[
     return [lists_of(flat(kept), sizes), lists_of(array(summed, pa.int64()), sizes)]
 
 
-def _selected(code: Index, weight: Index, low: Index, high: Index, place: Index) -> Index:
+def selected(code: Index, weight: Index, low: Index, high: Index, place: Index) -> Index:
     """Of the elements low to high of each query, sorted, the code at its place.
 
     An element counts `weight` times. All queries at once, bit by bit from the highest: elements

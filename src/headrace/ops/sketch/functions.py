@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import PlanError, call_site
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.named import aggregate_of
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.histogram import EqualWidth
 from headrace.ops.sketch.hll import HyperLogLog
+from headrace.ops.sketch.kll import Quantiles
 from headrace.ops.sketch.library import check_installed
 from headrace.ops.sketch.sizes import bytes_of, check_error
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
+
+_MOST_BINS = 10_000
 
 
 def approx_count_distinct(
@@ -35,6 +41,99 @@ def approx_count_distinct(
     return _approximate("approx_count_distinct", column, sketch)
 
 
+def approx_quantile(
+    column: str | Expr,
+    share: float,
+    *,
+    error: float | None = None,
+    size: int | str | None = None,
+    bounds: bool = False,
+) -> Aggregate:
+    """A value below which about a `share` of all values lies, as a float; NaN is the largest.
+
+    Its rank is within `error` of the share (0.01, one percent of all values, unless said otherwise)
+    for 95 of 100 streams and more; or as near as `size` bytes per key allow. With `bounds` the
+    result is a struct of value, low and high.
+    """
+    return _quantiles("approx_quantile", column, [share], "one", error, size, bounds)
+
+
+def approx_quantiles(
+    column: str | Expr,
+    shares: Sequence[float],
+    *,
+    error: float | None = None,
+    size: int | str | None = None,
+    bounds: bool = False,
+) -> Aggregate:
+    """The values at several shares, as a list in their order; see `approx_quantile`."""
+    return _quantiles("approx_quantiles", column, shares, "list", error, size, bounds)
+
+
+def _quantiles(
+    kind: str, column: str | Expr, shares: Sequence[float], shape: str,
+    error: float | None, size: int | str | None, bounds: bool,
+) -> Aggregate:  # fmt: skip
+    check_error(kind, error, size)
+    listed = isinstance(shares, list | tuple) and len(shares) > 0
+    if not listed or not all(_is_share(share) for share in shares):
+        wrong = shares[0] if shape == "one" and listed else shares
+        raise PlanError(
+            "HR-AGG-016",
+            f"{kind} has the share {wrong!r}",
+            'Choose numbers from 0 to 1: hr.approx_quantile("v", 0.95).',
+            site=call_site(),
+        )
+    exact = tuple(float(share) for share in shares)
+    return _approximate(kind, column, Quantiles(exact, shape, error, bytes_of(kind, size), bounds))
+
+
+def _is_share(share: object) -> bool:
+    number = isinstance(share, int | float) and not isinstance(share, bool)
+    return number and 0 <= share <= 1  # type: ignore[operator]
+
+
+def histogram(
+    column: str | Expr,
+    bins: int,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    error: float | None = None,
+    size: int | str | None = None,
+) -> Aggregate:
+    """How values are distributed: a list of structs of low, high and count.
+
+    With `low` and `high`, as many intervals of equal width between them, counted exactly, after one
+    of what is below and before one of what is above. Without, as many intervals that hold about
+    equally many values each, within `error` of all values; see `approx_quantile`.
+    """
+    whole = isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MOST_BINS
+    if not whole:
+        raise _not_bins(f"histogram has {bins!r} bins", f"Choose 1 to {_MOST_BINS}.")
+    if low is None and high is None:
+        check_error("histogram", error, size)
+        shares = tuple(i / bins for i in range(bins + 1))
+        sketch = Quantiles(shares, "buckets", error, bytes_of("histogram", size))
+        return _approximate("histogram", column, sketch)
+    if error is not None or size is not None:
+        fact = "histogram has low= and high=, and an error= or a size=, too"
+        raise _not_bins(fact, "Leave them out: intervals of equal width are counted exactly.")
+    if not (_is_number(low) and _is_number(high) and low < high):  # type: ignore[operator]
+        fact = f"histogram has low={low!r} and high={high!r}"
+        raise _not_bins(fact, "Pass both, as finite numbers, low < high; or neither.")
+    width = EqualWidth(float(low), float(high), bins)  # type: ignore[arg-type]
+    return replace(aggregate_of("histogram", column), sketch=width)
+
+
+def _not_bins(fact: str, hint: str) -> PlanError:
+    return PlanError("HR-APPROX-002", fact, hint, site=call_site())
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
 def _approximate(kind: str, column: str | Expr, sketch: Sketch[Any]) -> Aggregate:
     check_installed(kind)
     sketch.memory()  # refuses what cannot be had
@@ -44,4 +143,11 @@ def _approximate(kind: str, column: str | Expr, sketch: Sketch[Any]) -> Aggregat
 # In SQL text: the column, then numbers.
 IN_TEXT: dict[str, Callable[..., Aggregate]] = {
     "approx_count_distinct": lambda column, error=None: approx_count_distinct(column, error=error),
+    "approx_quantile": lambda column, share, error=None: approx_quantile(
+        column, share, error=error
+    ),
+    "histogram": lambda column, bins, low=None, high=None: histogram(
+        column, int(bins) if bins == int(bins) else bins, low=low, high=high
+    ),
 }
+CALLED_ONLY = ("approx_quantiles",)  # what text has no literals for

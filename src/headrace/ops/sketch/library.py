@@ -55,3 +55,19 @@ def hll_estimates(sketches: Sequence[bytes]) -> Estimates:
         low, high = sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS)
         out[row] = sketch.get_estimate(), low, high
     return out
+
+
+@cache
+def kll_error(k: int) -> float:
+    """The error of a rank in a KLL sketch of this size, as a share of all values."""
+    return float(_library().kll_doubles_sketch.get_normalized_rank_error(k, False))
+
+
+def kll_values(
+    sketches: Sequence[bytes], ranks: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The value at a rank, from 0 to 1, of each KLL sketch."""
+    read = _library().kll_doubles_sketch.deserialize
+    pairs = zip(map(read, sketches), ranks.tolist(), strict=True)
+    found = (sketch.get_quantile(rank, True) for sketch, rank in pairs)
+    return np.fromiter(found, np.float64, len(sketches))
