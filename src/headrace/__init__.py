@@ -65,7 +65,9 @@ from headrace.ops.sketch.functions import (
     approx_count_distinct,
     approx_quantile,
     approx_quantiles,
+    approx_top_k,
     histogram,
+    sample,
 )
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
@@ -119,6 +121,7 @@ __all__ = [
     "approx_count_distinct",
     "approx_quantile",
     "approx_quantiles",
+    "approx_top_k",
     "avg",
     "calendar",
     "col",
@@ -160,6 +163,7 @@ __all__ = [
     "resource",
     "rows",
     "run",
+    "sample",
     "session",
     "shared_map",
     "sliding",

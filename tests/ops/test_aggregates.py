@@ -121,7 +121,9 @@ def test_no_rows_give_no_groups_and_nulls_alone_give_null() -> None:
     assert result(merge(partial(empty, ["k"], AGGS), ["k"], AGGS), AGGS).num_rows == 0
 
     [row] = result(partial(table_of([(1, None, None, None, 0)]), ["k"], AGGS), AGGS).to_pylist()
-    zero = {"rows": 1, "n": 0, "all": [], "kinds": 0, "names": 0}
+    zero: dict[str, Any] = {"rows": 1, "n": 0, "all": [], "kinds": 0, "names": 0}
+    zero |= {"about": 0, "names about": 0, "top": [], "top f": [], "any": [], "wide": row["wide"]}
+    assert [bucket["count"] for bucket in row["wide"]] == [0, 0, 0, 0]
     assert row == {"k": 1, **{n: zero.get(n) for n in AGGS}}
 
 

@@ -29,8 +29,10 @@ from headrace.ops.agg.percentile import Percentile
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.frequent import Frequent
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
+from headrace.ops.sketch.sample import Reservoir
 
 # Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
@@ -149,6 +151,8 @@ KINDS: dict[str, Synopsis] = {
     "approx_count_distinct": HyperLogLog(),  # or the sketch that the aggregate has
     "approx_quantile": Quantiles(),
     "approx_quantiles": Quantiles(shape="list"),
+    "approx_top_k": Frequent(),
+    "sample": Reservoir(),
     "histogram": Quantiles((0.0, 0.5, 1.0), "buckets"),
 }
 AGGREGATES.update(KINDS, ["median"])

@@ -29,7 +29,6 @@ from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.agg.sums import Overflow
-from headrace.ops.sketch.sizes import in_words
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
@@ -329,7 +328,7 @@ def aggregates_text(aggs: Sequence[tuple[str, Aggregate]]) -> str:
 
 
 def _memory(agg: Aggregate) -> str:
-    return "" if agg.sketch is None else f" ({in_words(agg.sketch.memory())} per key at most)"
+    return "" if agg.sketch is None else f" ({agg.sketch.room()})"
 
 
 def bare_sql(sql: str) -> str:

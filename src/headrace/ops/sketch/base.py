@@ -19,6 +19,7 @@ from headrace.ops.agg.base import Arguments, Synopsis
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import inverse, run_starts
 from headrace.ops.agg.span import RunningSpan, Span
+from headrace.ops.sketch.sizes import in_words
 
 _ELEMENTS = 1 << 22  # elements of sketches that are merged at a time
 
@@ -52,6 +53,10 @@ class Sketch(Synopsis, Generic[D]):
     @abstractmethod
     def memory(self) -> int:
         """Bytes of state that a key, or a window of a key, has at most."""
+
+    def room(self) -> str:
+        """That, for `explain`."""
+        return f"{in_words(self.memory())} per key at most"
 
     @abstractmethod
     def at_rest(self) -> dict[str, Any]:

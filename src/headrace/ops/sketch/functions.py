@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.named import aggregate_of
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.frequent import DEFAULT_COUNTERS, Frequent
 from headrace.ops.sketch.histogram import EqualWidth
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
 from headrace.ops.sketch.library import check_installed
+from headrace.ops.sketch.sample import Reservoir
 from headrace.ops.sketch.sizes import bytes_of, check_error
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
 
 _MOST_BINS = 10_000
+_MOST = 1_000_000  # values, or counters, of a key
 
 
 def approx_count_distinct(
@@ -110,7 +113,7 @@ def histogram(
     """
     whole = isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MOST_BINS
     if not whole:
-        raise _not_bins(f"histogram has {bins!r} bins", f"Choose 1 to {_MOST_BINS}.")
+        raise _wrong(f"histogram has {bins!r} bins", f"Choose 1 to {_MOST_BINS}.")
     if low is None and high is None:
         check_error("histogram", error, size)
         shares = tuple(i / bins for i in range(bins + 1))
@@ -118,20 +121,65 @@ def histogram(
         return _approximate("histogram", column, sketch)
     if error is not None or size is not None:
         fact = "histogram has low= and high=, and an error= or a size=, too"
-        raise _not_bins(fact, "Leave them out: intervals of equal width are counted exactly.")
+        raise _wrong(fact, "Leave them out: intervals of equal width are counted exactly.")
     if not (_is_number(low) and _is_number(high) and low < high):  # type: ignore[operator]
         fact = f"histogram has low={low!r} and high={high!r}"
-        raise _not_bins(fact, "Pass both, as finite numbers, low < high; or neither.")
+        raise _wrong(fact, "Pass both, as finite numbers, low < high; or neither.")
     width = EqualWidth(float(low), float(high), bins)  # type: ignore[arg-type]
     return replace(aggregate_of("histogram", column), sketch=width)
 
 
-def _not_bins(fact: str, hint: str) -> PlanError:
+def _wrong(fact: str, hint: str) -> PlanError:
     return PlanError("HR-APPROX-002", fact, hint, site=call_site())
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def approx_top_k(
+    column: str | Expr,
+    k: int,
+    *,
+    error: float | None = None,
+    counters: int | None = None,
+    bounds: bool = False,
+) -> Aggregate:
+    """The `k` values that come most often, as a list of structs of value and count.
+
+    A count is never too low, and too high by at most `error` times the rows: that takes 1 / `error`
+    counters; 1,000 unless one of both is said. With `bounds` a struct has low and high, too: the
+    number of rows lies between them.
+    """
+    _check_count("approx_top_k", "k", k)
+    check_error("approx_top_k", error, counters)
+    if counters is not None:
+        _check_count("approx_top_k", "counters", counters)
+    wanted = ceil(1 / error) if error is not None else (counters or DEFAULT_COUNTERS)
+    if counters is not None and counters < k:
+        raise _wrong(f"approx_top_k has {counters} counters for {k} values", "Choose more.")
+    sketch = Frequent(k, max(wanted, k), bounds)
+    return replace(aggregate_of("approx_top_k", column), sketch=sketch)
+
+
+def sample(
+    column: str | Expr, k: int, *, weight: str | Expr | None = None, seed: int = 0
+) -> Aggregate:
+    """The values of `k` rows drawn at random, or of all rows if there are fewer, as a list.
+
+    Each row has the same chance, or with `weight`, rows are drawn one after the other with chances
+    in proportion to it; nulls, and rows without a positive weight, are not drawn. The same rows
+    are drawn again when a job replays its input; another `seed` draws others.
+    """
+    _check_count("sample", "k", k)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise _wrong(f"sample has the seed {seed!r}", "Choose a whole number from 0 on.")
+    return replace(aggregate_of("sample", column, weight), sketch=Reservoir(k, seed))
+
+
+def _check_count(what: str, name: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= _MOST:
+        raise _wrong(f"{what} has {name}={count!r}", f"Choose a whole number from 1 to {_MOST}.")
 
 
 def _approximate(kind: str, column: str | Expr, sketch: Sketch[Any]) -> Aggregate:
@@ -146,8 +194,9 @@ IN_TEXT: dict[str, Callable[..., Aggregate]] = {
     "approx_quantile": lambda column, share, error=None: approx_quantile(
         column, share, error=error
     ),
+    "approx_top_k": lambda column, k: approx_top_k(column, int(k) if k == int(k) else k),
     "histogram": lambda column, bins, low=None, high=None: histogram(
         column, int(bins) if bins == int(bins) else bins, low=low, high=high
     ),
 }
-CALLED_ONLY = ("approx_quantiles",)  # what text has no literals for
+CALLED_ONLY = ("approx_quantiles", "sample")  # what text has no literals for

@@ -1,0 +1,159 @@
+"""sample and approx_top_k: uniform, the same again, merged as a whole, within their bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.ops.sketch_streams import STREAMS
+
+import headrace as hr
+from headrace.errors import PlanError
+from headrace.ops.agg import named
+from headrace.testing import Harness
+
+
+def table(values: Any, group: Any = 0, first: int = 0, **more: Any) -> pa.Table:
+    count = len(values)
+    columns = {"g": np.broadcast_to(group, count), "v": values, **more}
+    order = {"__t": np.arange(count) // 3, "__o": first + np.arange(count)}
+    return pa.table({name: pa.array(c) for name, c in (columns | order).items()})
+
+
+def drawn(rows: pa.Table, aggs: Any) -> list[list[Any]]:
+    found = named.result(named.partial(rows, ["g"], aggs), aggs).sort_by("g")
+    return found["s"].to_pylist()
+
+
+def chi_square(counts: Any, expected: Any) -> float:
+    return float((((counts - expected) ** 2) / expected).sum())
+
+
+@pytest.mark.parametrize("first", [0, 10**12])
+def test_every_row_has_the_same_chance(first: int) -> None:
+    """5 of 20 rows in 4,000 groups; 43.8 is what chance exceeds once in a thousand times."""
+    trials, rows = 4_000, 20
+    group = np.repeat(np.arange(trials), rows)
+    values = np.tile(np.arange(rows), trials)
+    found = drawn(table(values, group, first), {"s": hr.sample("v", 5)})
+    assert all(len(set(s)) == 5 for s in found)
+    counts = np.bincount(np.concatenate(found), minlength=rows)
+    assert chi_square(counts, trials * 5 / rows) * (rows - 1) / (rows - 5) < 43.8
+    first_drawn = np.bincount([s[0] for s in found], minlength=rows)
+    assert chi_square(first_drawn, trials / rows) < 43.8
+
+
+def test_weights_are_chances() -> None:
+    """The first of a sample is drawn with chances in proportion to the weights."""
+    trials, weights = 4_000, np.array([1.0, 2.0, 3.0, 4.0, 0.0])
+    group, values = np.repeat(np.arange(trials), 5), np.tile(np.arange(5), trials)
+    rows = table(values, group, w=np.tile(weights, trials))
+    found = drawn(rows, {"s": hr.sample("v", 2, weight="w")})
+    counts = np.bincount([s[0] for s in found], minlength=5)
+    assert counts[4] == 0 and chi_square(counts[:4], trials * weights[:4] / 10) < 16.3
+
+
+def test_a_sample_of_partials_is_that_of_all_rows() -> None:
+    draw = np.random.default_rng(1)
+    aggs = {"s": hr.sample("v", 7), "t": hr.sample("v", 3, seed=1)}
+    for _ in range(10):
+        rows = table(draw.integers(0, 10**9, 500), draw.integers(0, 4, 500))
+        part = draw.integers(0, 6, 500)
+        pieces = [named.partial(rows.filter(pa.array(part == p)), ["g"], aggs) for p in range(6)]
+        shuffled = pa.concat_tables(pieces[i] for i in draw.permutation(6))
+        merged = named.merge(shuffled, ["g"], aggs)
+        whole = named.partial(rows, ["g"], aggs)
+        assert merged.sort_by("g").equals(whole.sort_by("g"))
+        assert drawn(rows, {"s": aggs["s"]}) != drawn(rows, {"s": aggs["t"]})
+
+
+def test_rows_that_explode_made_of_one_are_drawn_one_by_one() -> None:
+    trials, each = 3_000, 4
+    job = hr.Job("j")
+    lists = [{"k": i, "x": list(range(each)), "at": i} for i in range(trials)]
+    read = job.read(hr.rows(lists), time="at", delay="1s")
+    one = read.explode("x").key_by("k").window(hr.everything()).agg(s=hr.sample("x", 1))
+    found = one.head(trials, quiet=True)["s"].to_pylist()
+    counts = np.bincount(np.concatenate(found), minlength=each)
+    assert len(found) == trials and chi_square(counts, trials / each) < 16.3
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("pieces", [1, 6])
+def test_counts_are_within_the_error_on_every_stream(
+    stream: Callable[[np.random.Generator], Any], pieces: int
+) -> None:
+    aggs = {"s": hr.approx_top_k("v", 50, error=0.02, bounds=True)}
+    for seed in range(30):
+        values = stream(np.random.default_rng(seed))
+        exact = Counter(values.tolist())
+        parts = [named.partial(table(p), ["g"], aggs) for p in np.array_split(values, pieces)]
+        merged = named.merge(pa.concat_tables(parts), ["g"], aggs)
+        (found,) = named.result(merged, aggs)["s"].to_pylist()
+        assert len(merged["s__n"][0].as_py()) <= 50
+        for one in found:
+            assert one["low"] <= exact[one["value"]] <= one["high"] == one["count"]
+            assert one["high"] - one["low"] <= 0.02 * len(values)
+        often = {v for v, n in exact.items() if n > 0.02 * len(values)}
+        assert often <= {one["value"] for one in found}
+
+
+def job(window: Any, **top: Any) -> hr.Job:
+    made = hr.Job("pages")
+    rows = made.read("log:a", schema="page string, at bigint", time="at", delay="1s", name="in")
+    result = rows.window(window).agg(
+        "approx_top_k(page, 2) as text", top=hr.approx_top_k("page", 2, **top),
+        some=hr.sample("page", 3), all=hr.collect("page"), name="w",
+    )  # fmt: skip
+    result.write("log:out", name="out")
+    return made
+
+
+@pytest.mark.parametrize(
+    "window", [hr.sliding("20s", every="5s"), hr.session("3s"), hr.cumulating("20s", every="5s")]
+)
+def test_windows_give_the_same_whatever_the_batches_and_a_crash(window: Any) -> None:
+    draw = np.random.default_rng(1)
+    at = np.cumsum(draw.integers(0, 900, 60)).tolist()
+    rows = [{"page": f"p{draw.integers(0, 9)}", "at": t} for t in at]
+    outputs = []
+    for step in (60, 9):
+        with Harness(job(window)) as test:
+            for low in range(0, 60, step):
+                if low:
+                    test.crash()
+                test.send("in", rows[low : low + step])
+            test.end()
+            outputs.append(sorted(test.output("out"), key=lambda r: r["window_start"]))
+    assert [str(sorted(r.items())) for r in outputs[0]] == [
+        str(sorted(r.items())) for r in outputs[1]
+    ]
+    for row in outputs[0]:
+        ranked = sorted(Counter(row["all"]).items(), key=lambda e: (-e[1], e[0]))[:2]
+        assert [(t["value"], t["count"]) for t in row["top"]] == ranked
+        assert row["text"] == row["top"] and not Counter(row["some"]) - Counter(row["all"])
+        assert len(row["some"]) == min(3, len(row["all"]))
+
+
+def test_fewer_counters_are_refused_for_stored_state() -> None:
+    with Harness(job(hr.tumbling("10s"))) as test:
+        test.send("in", [{"page": "a", "at": 1_000}])
+        with pytest.raises(hr.StateError, match=r"counters=1000.*counters=50"):
+            test.restart(job(hr.tumbling("10s"), counters=50))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: hr.sample("v", 0), lambda: hr.sample("v", 2.5), lambda: hr.sample("v", 2, seed=-1),
+        lambda: hr.approx_top_k("v", 0), lambda: hr.approx_top_k("v", 5, counters=3),
+        lambda: hr.approx_top_k("v", 5, counters=30, error=0.1),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(PlanError, match="HR-APPROX-002"):
+        make()
