@@ -134,6 +134,21 @@ def _visits(shape: Shape, number: int, path: Path) -> int:
     return _write(shape, path, keys, times, _values(shape, rng))
 
 
+def _calls(shape: Shape, number: int, path: Path) -> int:
+    """Calls of pages, each by one of very many users, with a latency of all digits."""
+    rng = np.random.default_rng([29, number])
+    times = _times(shape, number, rng)
+    names = pa.array([f"page-{i:04d}" for i in range(shape.keys)])
+    columns = {
+        "page": names.take(pa.array(rng.integers(0, shape.keys, shape.rows))),
+        "at": pa.array(times * 1_000).cast(pa.timestamp("us", tz="UTC")),
+        "user": rng.integers(0, 2**40, shape.rows),
+        "ms": rng.lognormal(3.0, 1.0, shape.rows),
+    }
+    pq.write_table(pa.table(columns), path)
+    return int(times.max())
+
+
 def _once(shape: Shape, number: int, path: Path) -> int:
     """Every key once in all files together, in an order without order; all in one second."""
     order = np.random.default_rng(13).permutation(shape.keys)
@@ -185,6 +200,7 @@ _MAKERS: dict[str, Maker] = {
     "repeats": _repeats,
     "by-key": _by_key,
     "visits": _visits,
+    "calls": _calls,
     "once": _once,
     "touch": _touch,
     "json": _json,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.jobs import b, s, w
+from bench.jobs import b, s, w, y
 
 from bench import with_bytewax
 from headrace.testing.drive import Driver
@@ -49,6 +49,15 @@ def test_s_folds_to_what_duckdb_finds(in_process, fold):
 
     assert found.rows > 400
     assert found == s.expected(params)
+
+
+def test_y_is_within_its_error_exact_or_approximate(in_process):
+    params = y.params(4_000, batches=8, keys=3)
+
+    exact, about = (in_process(y, {**params, "exact": e}, str(e)) for e in (True, False))
+
+    assert exact.rows > 3 and exact.checksum == y.WITHIN
+    assert about == exact
 
 
 def test_w_ends_with_early_results_as_it_does_without(in_process):
