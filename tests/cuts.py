@@ -254,6 +254,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LARGEST": "the format",
         "_SMALLEST": "the format",
     },
+    "ops.sketch.count_min": {"_TABLES": "the format"},
     "ops.sketch.frequent": {"DEFAULT_COUNTERS": "the user's", "Frequent.k": "the user's"},
     "ops.sketch.functions": {
         "_MOST": "a limit that is refused",

@@ -26,8 +26,9 @@ JOINS = ["JoinResult", "Table", "join_all", "spark_table", "sql_table", "table_f
 PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
     "Aggregate", "approx_count_distinct", "approx_quantile", "approx_quantiles", "approx_top_k",
-    "avg", "collect", "count", "count_distinct", "first", "histogram", "last", "max", "max_by",
-    "mean", "median", "min", "min_by", "percentile", "sample", "stddev", "sum", "variance",
+    "avg", "collect", "count", "count_distinct", "count_min", "first", "histogram", "last", "max",
+    "max_by", "mean", "median", "min", "min_by", "percentile", "sample", "stddev", "sum",
+    "variance",
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]

@@ -66,6 +66,7 @@ from headrace.ops.sketch.functions import (
     approx_quantile,
     approx_quantiles,
     approx_top_k,
+    count_min,
     histogram,
     sample,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "connect",
     "count",
     "count_distinct",
+    "count_min",
     "cumulating",
     "delta",
     "either",

@@ -17,6 +17,7 @@ from headrace.ops.sketch.functions import (
     approx_quantile,
     approx_quantiles,
     approx_top_k,
+    count_min,
     histogram,
     sample,
 )
@@ -50,6 +51,7 @@ AGGS = {
     "list about": approx_quantiles("x", [0, 0.3, 1]), "deep": histogram("x", 2),
     "wide": histogram("f", 2, low=0, high=2),
     "top": approx_top_k("s", 2), "top f": approx_top_k("f", 3), "any": sample("x", 50),
+    "points": count_min("s", ["a", "nobody", "日本"]), "at 0": count_min("f", [0.0, 1.5]),
 }  # fmt: skip
 
 
@@ -79,6 +81,8 @@ def expected(rows: list[dict[str, Any]], aggregate: agg.Aggregate) -> Any:
         return _percentile(sorted(values, key=_place), aggregate.share)
     if kind == "sample":  # of all rows: as many as there are
         return Anyhow(values)
+    if kind == "count_min":
+        return [sum(_place(v) == _place(one) for v in values) for one in aggregate.sketch.values]
     if kind == "approx_top_k":
         return _top(values, aggregate.sketch.k)
     if kind in ("approx_quantile", "approx_quantiles", "histogram"):

@@ -123,6 +123,7 @@ def test_no_rows_give_no_groups_and_nulls_alone_give_null() -> None:
     [row] = result(partial(table_of([(1, None, None, None, 0)]), ["k"], AGGS), AGGS).to_pylist()
     zero: dict[str, Any] = {"rows": 1, "n": 0, "all": [], "kinds": 0, "names": 0}
     zero |= {"about": 0, "names about": 0, "top": [], "top f": [], "any": [], "wide": row["wide"]}
+    zero |= {"points": [0, 0, 0], "at 0": [0, 0]}
     assert [bucket["count"] for bucket in row["wide"]] == [0, 0, 0, 0]
     assert row == {"k": 1, **{n: zero.get(n) for n in AGGS}}
 

@@ -102,6 +102,34 @@ def test_counts_are_within_the_error_on_every_stream(
         assert often <= {one["value"] for one in found}
 
 
+@pytest.mark.parametrize("stream", STREAMS)
+def test_point_counts_are_never_too_low_and_seldom_too_high(
+    stream: Callable[[np.random.Generator], Any],
+) -> None:
+    off = asked = 0
+    for seed in range(30):
+        values = stream(np.random.default_rng(seed))
+        exact, some = Counter(values.tolist()), np.unique(values)[:40].tolist()
+        aggs = {"s": hr.count_min("v", some, error=0.005)}
+        parts = [named.partial(table(p), ["g"], aggs) for p in np.array_split(values, 4)]
+        merged = named.merge(pa.concat_tables(parts), ["g"], aggs)
+        assert merged.equals(named.partial(table(values), ["g"], aggs))
+        (found,) = named.result(merged, aggs)["s"].to_pylist()
+        assert all(n >= exact[v] for n, v in zip(found, some, strict=True))
+        off += sum(n > exact[v] + 0.005 * len(values) for n, v in zip(found, some, strict=True))
+        asked += len(some)
+    assert off <= 0.05 * asked
+
+
+@pytest.mark.parametrize(("kind", "values"), [("string", [1]), ("double", [1]), ("bigint", ["a"])])
+def test_values_of_another_type_are_refused(kind: str, values: list[Any]) -> None:
+    made = hr.Job("j")
+    read = made.read("log:a", schema=f"v {kind}, at bigint", time="at", delay="1s")
+    read.window(hr.everything()).agg(n=hr.count_min("v", values)).write("log:out")
+    with pytest.raises(PlanError, match="HR-AGG-001"):
+        made.check()
+
+
 def job(window: Any, **top: Any) -> hr.Job:
     made = hr.Job("pages")
     rows = made.read("log:a", schema="page string, at bigint", time="at", delay="1s", name="in")
@@ -151,7 +179,7 @@ def test_fewer_counters_are_refused_for_stored_state() -> None:
     [
         lambda: hr.sample("v", 0), lambda: hr.sample("v", 2.5), lambda: hr.sample("v", 2, seed=-1),
         lambda: hr.approx_top_k("v", 0), lambda: hr.approx_top_k("v", 5, counters=3),
-        lambda: hr.approx_top_k("v", 5, counters=30, error=0.1),
+        lambda: hr.approx_top_k("v", 5, counters=30, error=0.1), lambda: hr.count_min("v", []),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:

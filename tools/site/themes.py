@@ -136,7 +136,7 @@ THEMES = (
         public(
             "count sum mean avg min max first last min_by max_by count_distinct collect median "
             "percentile stddev variance approx_count_distinct "
-            "approx_quantile approx_quantiles approx_top_k histogram "
+            "approx_quantile approx_quantiles approx_top_k count_min histogram "
             "sample Aggregate"
         ),
     ),

@@ -41,7 +41,8 @@ _TWO = (2, 2)
 _ARGUMENTS = {
     "count": (0, 1), "min_by": _TWO, "max_by": _TWO, "percentile": _TWO,
     "approx_count_distinct": (1, 2), "approx_quantile": (2, 3),
-    "approx_quantiles": _TWO, "approx_top_k": _TWO, "sample": (1, 3), "histogram": (2, 4),
+    "approx_quantiles": _TWO, "approx_top_k": _TWO, "count_min": _TWO,
+    "histogram": (2, 4), "sample": (1, 3),
 }  # fmt: skip  # else one
 _MANY = {
     (0, 1): "at most one argument", (1, 1): "one argument", (1, 2): "one or two arguments",

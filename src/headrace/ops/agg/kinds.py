@@ -29,6 +29,7 @@ from headrace.ops.agg.percentile import Percentile
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.count_min import CountMin
 from headrace.ops.sketch.frequent import Frequent
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
@@ -152,6 +153,7 @@ KINDS: dict[str, Synopsis] = {
     "approx_quantile": Quantiles(),
     "approx_quantiles": Quantiles(shape="list"),
     "approx_top_k": Frequent(),
+    "count_min": CountMin(),
     "sample": Reservoir(),
     "histogram": Quantiles((0.0, 0.5, 1.0), "buckets"),
 }

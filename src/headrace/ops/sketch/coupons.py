@@ -22,6 +22,7 @@ from headrace.arrays import Column, Index, Mask, flat
 from headrace.hashing import Hashes
 from headrace.ops.agg.order import distinct
 from headrace.ops.agg.span import stretches
+from headrace.ops.sketch.sizes import too_large
 
 Coupons = npt.NDArray[np.uint32]
 Registers = npt.NDArray[np.uint8]  # a row per sketch
@@ -203,7 +204,7 @@ def _bytes(
         out[start + 8 : start + 40] = np.frombuffer(_summary(content), np.uint8)
         out[start + 40 : start + 40 + len(content)] = content
     if ends[-1] > np.iinfo(np.int32).max:
-        raise OverflowError("sketches of more than 2 GB in one piece")
+        raise too_large()
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 

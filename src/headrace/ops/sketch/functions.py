@@ -11,13 +11,14 @@ from headrace.errors import PlanError, call_site
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.named import aggregate_of
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.count_min import CountMin
 from headrace.ops.sketch.frequent import DEFAULT_COUNTERS, Frequent
 from headrace.ops.sketch.histogram import EqualWidth
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
 from headrace.ops.sketch.library import check_installed
 from headrace.ops.sketch.sample import Reservoir
-from headrace.ops.sketch.sizes import bytes_of, check_error
+from headrace.ops.sketch.sizes import bytes_of, check_error, out_of_reach
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
@@ -162,6 +163,24 @@ def approx_top_k(
     return replace(aggregate_of("approx_top_k", column), sketch=sketch)
 
 
+def count_min(
+    column: str | Expr, values: Sequence[Any], *, error: float | None = None
+) -> Aggregate:
+    """About how many rows have each of `values`, as a list in their order.
+
+    A count is never too low, and for 95 of 100 values too high by at most `error` times the rows
+    (0.001 unless said otherwise). State is of the same size whatever is asked for, so other
+    values may be asked for later.
+    """
+    check_error("count_min", error, None)
+    if not isinstance(values, list | tuple) or not values or None in values:
+        raise _wrong(f"count_min has the values {values!r}", "Pass a list of values, without None.")
+    sketch = CountMin(tuple(values), error)
+    if sketch.buckets > _MOST:
+        raise out_of_reach("count_min", f"an error of {error:g}", f"The least is {3 / _MOST:g}.")
+    return replace(aggregate_of("count_min", column), sketch=sketch)
+
+
 def sample(
     column: str | Expr, k: int, *, weight: str | Expr | None = None, seed: int = 0
 ) -> Aggregate:
@@ -199,4 +218,4 @@ IN_TEXT: dict[str, Callable[..., Aggregate]] = {
         column, int(bins) if bins == int(bins) else bins, low=low, high=high
     ),
 }
-CALLED_ONLY = ("approx_quantiles", "sample")  # what text has no literals for
+CALLED_ONLY = ("approx_quantiles", "count_min", "sample")  # what text has no literals for

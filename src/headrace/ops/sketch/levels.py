@@ -19,6 +19,7 @@ from headrace.arrays import Column, Index, Mask, flat
 from headrace.hashing import hash_keys
 from headrace.ops.agg.order import by_number, run_starts
 from headrace.ops.agg.span import stretches
+from headrace.ops.sketch.sizes import too_large
 
 Doubles = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
@@ -264,7 +265,7 @@ def encoded(items: Levels, low: Doubles, high: Doubles) -> pa.Array:
     length = np.where(full, _FIXED + 4 * depth + _EDGES + 8 * retained, 8 + 8 * counts)
     ends = np.append(0, np.cumsum(length))
     if ends[-1] > np.iinfo(np.int32).max:
-        raise OverflowError("sketches of more than 2 GB in one piece")
+        raise too_large()
     out, starts = np.zeros(int(ends[-1]) + 8, np.uint8), ends[:-1]
     views = {
         kind: np.ndarray((len(out) - int(kind[1:]) + 1,), f"<{kind}", out, strides=(1,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, RunError, call_site
 
 _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20}
 _TEXT = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
@@ -57,3 +57,12 @@ def in_words(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.1f}".removesuffix(".0") + f" {name}"
     return f"{count} bytes"
+
+
+def too_large() -> RunError:
+    """The error for sketches of one batch that do not fit in one column."""
+    return RunError(
+        "HR-APPROX-004",
+        "the sketches that one batch touches take more than 2 GB",
+        "Choose a larger error=, or smaller batches: hr.run(job, max_batch=...).",
+    )

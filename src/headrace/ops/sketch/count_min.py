@@ -1,0 +1,153 @@
+"""count_min: about how many rows have each of some values, whatever other values there are.
+
+A value has a cell in each of a few tables, by its hash, and every row adds one to the cells of its
+value. The smallest of a value's cells is its count: never too low, and too high by the rows that
+share all of them. State holds the cells that are not zero; sums of cells are exact, so it does not
+depend on how rows are cut. Nulls are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, e
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.arrays import Column, Index, array, flat, integers, valid
+from headrace.hashing import Hashes, hash_keys
+from headrace.ops.agg.base import Arguments, UnsuitableType
+from headrace.ops.agg.order import is_sortable
+from headrace.ops.agg.ordered import lists_of
+from headrace.ops.agg.span import RunningSpan, stretches
+from headrace.ops.sketch.base import Sketch
+
+DEFAULT_ERROR = 0.001
+_TABLES = 3  # of 20 values, one is too high by more than the error, at most: e**-3
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """The cells of all rows that are not zero, their counts, and where each row's begin."""
+
+    cells: Index
+    counts: Index
+    starts: Index
+    sizes: Index
+
+
+@dataclass(frozen=True)
+class CountMin(Sketch[CellCounts]):
+    values: tuple[Any, ...] = ()
+    error: float | None = None
+
+    @property
+    def buckets(self) -> int:
+        """The cells of one table."""
+        return ceil(e / (DEFAULT_ERROR if self.error is None else self.error))
+
+    def words(self) -> list[str]:
+        return [str(list(self.values)), *([] if self.error is None else [f"error={self.error}"])]
+
+    def numbers(self) -> list[int | float] | None:
+        return None
+
+    def memory(self) -> int:
+        return 12 * _TABLES * self.buckets
+
+    def at_rest(self) -> dict[str, Any]:
+        return {"format": 1, "tables": _TABLES, "buckets": self.buckets}
+
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        if not is_sortable(kind):
+            raise UnsuitableType("a number, text, a time or a boolean")
+        try:
+            asked = pa.array(list(self.values), kind)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise UnsuitableType(f"values of its own type, not {list(self.values)}") from None
+        if not np.array_equal(hash_keys([asked]), self._asked):
+            raise UnsuitableType(f"values written as the column has them, not {list(self.values)}")
+        return pa.list_(pa.int64())
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {"c": pa.list_(pa.int32()), "n": pa.list_(pa.int64())}
+
+    @property
+    def _asked(self) -> Hashes:
+        return hash_keys([pa.array(list(self.values))])
+
+    def _cells(self, hashes: Hashes) -> Index:
+        """The cells of each value, a row each."""
+        tables = []
+        for table in range(_TABLES):
+            parts = [pa.array(hashes), pa.array(np.full(len(hashes), table))]
+            tables.append(
+                hash_keys(parts) % np.uint64(self.buckets) + np.uint64(table * self.buckets)
+            )
+        return np.stack(tables, axis=1).astype(np.int64)
+
+    def made(self, rows: Arguments, group: Index, groups: int) -> list[Column]:
+        present = valid(rows.column)
+        cells = self._cells(hash_keys([pc.drop_null(rows.column)]))
+        owner = np.repeat(group[present], _TABLES)
+        return self._summed(cells.reshape(-1), np.ones(cells.size, np.int64), owner, groups)
+
+    def single(self, rows: Arguments) -> list[Column]:
+        return self.made(rows, np.arange(rows.count), rows.count)
+
+    def decoded(self, columns: Sequence[Column]) -> CellCounts:
+        sizes = integers(pc.list_value_length(flat(columns[0])))
+        cells, counts = (integers(flat(c).flatten()) for c in columns)
+        return CellCounts(cells, counts, np.cumsum(sizes) - sizes, sizes)
+
+    def union(self, sketches: CellCounts, rows: Index, group: Index, groups: int) -> list[Column]:
+        sizes = sketches.sizes[rows]
+        chosen = stretches(sketches.starts[rows], sizes)
+        owner = np.repeat(group, sizes)
+        return self._summed(sketches.cells[chosen], sketches.counts[chosen], owner, groups)
+
+    def _summed(self, cells: Index, counts: Index, group: Index, groups: int) -> list[Column]:
+        """The cells of each group in order, those that are the same added up."""
+        pair = group * (_TABLES * self.buckets) + cells
+        order = np.argsort(pair, kind="stable")
+        pair = pair[order]
+        first = np.flatnonzero(np.diff(pair, prepend=-1))
+        total = np.add.reduceat(counts[order], first) if len(first) else counts
+        group, cells = np.divmod(pair[first], _TABLES * self.buckets)
+        sizes = np.bincount(group, minlength=groups)
+        return [
+            lists_of(array(cells, pa.int32()), sizes),
+            lists_of(array(total, pa.int64()), sizes),
+        ]
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        held, rows = self.decoded(columns), np.arange(len(columns[0]))
+        return self._shown(held, np.repeat(rows, held.sizes), len(rows))
+
+    def running(self, columns: Sequence[Column], span: RunningSpan) -> tuple[Column, list[Column]]:
+        """Only the cells of what is asked for are followed from row to row."""
+        held = self.decoded(columns)
+        owner = np.repeat(np.arange(span.rows), held.sizes)
+        found = self._found(held, owner, span.rows)
+        sums = np.stack([span.differences(column) for column in found.T], axis=1)
+        return self._least(sums), self._banded(held, np.arange(span.rows), span.groups)
+
+    def _shown(self, held: CellCounts, owner: Index, rows: int) -> pa.Array:
+        return self._least(self._found(held, owner, rows))
+
+    def _found(self, held: CellCounts, owner: Index, rows: int) -> Index:
+        """What each row has in the cells that are asked for."""
+        asked, place = np.unique(self._cells(self._asked).reshape(-1), return_inverse=True)
+        at = np.searchsorted(asked, held.cells)
+        hit = asked[np.minimum(at, len(asked) - 1)] == held.cells
+        out = np.zeros((rows, len(asked)), np.int64)
+        out[owner[hit], at[hit]] = held.counts[hit]
+        return out[:, place.reshape(-1)]
+
+    def _least(self, cells: Index) -> pa.Array:
+        counts = cells.reshape(len(cells), len(self.values), _TABLES).min(axis=2)
+        sizes = np.full(len(counts), len(self.values))
+        return lists_of(array(counts.reshape(-1), pa.int64()), sizes)
