@@ -177,7 +177,7 @@ def test_windows_of_every_kind_with_a_crash_between(window: Any, step: int) -> N
         assert all(0 < row["share"] <= 1 for row in found)
 
 
-def test_another_error_is_refused_for_stored_state_and_the_bounds_are_free() -> None:
+def test_another_size_is_refused_for_stored_state() -> None:
     with Harness(job(hr.tumbling("10s"))) as test:
         test.send("in", [{"user": "a", "at": 1_000}])
         test.restart(job(hr.tumbling("10s"), error=0.02))  # the same size

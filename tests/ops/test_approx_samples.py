@@ -185,3 +185,30 @@ def test_fewer_counters_are_refused_for_stored_state() -> None:
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(PlanError, match="HR-APPROX-002"):
         make()
+
+
+def running_job(share: float, asked: float, bounds: bool) -> hr.Job:
+    made = hr.Job("running")
+    rows = made.read("log:a", schema="u string, ms double, at bigint", time="at", delay="1s",
+                     name="in")  # fmt: skip
+    result = rows.key_by("u").agg(
+        d=hr.approx_count_distinct("ms"), q=hr.approx_quantile("ms", share),
+        t=hr.approx_top_k("ms", 1, bounds=bounds), s=hr.sample("ms", 9),
+        c=hr.count_min("ms", [asked]), unbounded=True, name="w",
+    )  # fmt: skip
+    result.write("log:out", name="out")
+    return made
+
+
+def test_running_over_a_crash_and_what_may_change_for_stored_state() -> None:
+    with Harness(running_job(0.5, 1.0, bounds=False)) as test:
+        test.send("in", [{"u": "a", "ms": 1.0, "at": 1}, {"u": "a", "ms": 2.0, "at": 2}])
+        test.crash()
+        test.send("in", [{"u": "a", "ms": 1.0, "at": 3}, {"u": "b", "ms": 7.0, "at": 3}])
+        test.restart(running_job(1.0, 2.0, bounds=True))
+        test.send("in", [{"u": "a", "ms": 1.0, "at": 4}])
+        found = [r for r in test.output("out") if r["u"] == "a"]
+    assert [(r["d"], r["q"], r["c"][0], len(r["s"])) for r in found] == [
+        (1, 1.0, 1, 1), (2, 1.0, 1, 2), (2, 1.0, 2, 3), (2, 2.0, 1, 4),
+    ]  # fmt: skip
+    assert found[-1]["t"] == [{"value": 1.0, "count": 3, "low": 3, "high": 3}]
