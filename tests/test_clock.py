@@ -102,3 +102,10 @@ def test_only_the_clock_reads_wall_time():
         if readers.search(path.read_text(encoding="utf-8"))
     }
     assert used == {"clock.py"}
+
+
+@pytest.mark.parametrize("text", ["1M", "1 M", "1h 5M"])
+def test_what_may_be_a_month_is_no_minute(text: str) -> None:
+    with pytest.raises(PlanError, match=r"may mean minutes or months"):
+        millis(text)
+    assert millis("5MS") == 5 and millis("3Min") == 180_000

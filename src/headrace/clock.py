@@ -40,6 +40,13 @@ Duration = str | int | float | timedelta
 def millis(duration: Duration) -> int:
     """A duration in milliseconds: "5s", "1h 30m", "250 ms", a timedelta, or seconds."""
     exact = _exact(duration)
+    if isinstance(duration, str) and re.search(r"\d\s*M(?![A-Za-z])", duration):
+        raise PlanError(
+            "HR-TIME-001",
+            f"{duration!r} may mean minutes or months",
+            'Write "1m" for a minute; windows of months are hr.calendar("month").',
+            site=call_site(),
+        )
     if exact is None:
         raise PlanError(
             "HR-TIME-001",

@@ -194,6 +194,9 @@ def test_run_prints_outputs_to_stdout_and_tells_the_rest_on_stderr(spark, call, 
     assert "counts: ended after epoch 1" in lines
     assert "  input  rows: read 20 = used 20 + filtered 0 + late 0 + dead 0" in lines
     assert "  output totals.write: wrote 20" in lines
+    again = call("run", "job.py", "--until", "end", job=JOB).stderr
+    assert "it had ended before, so nothing was read or computed" in again
+    assert "had ended before" not in result.stderr
 
 
 ENDLESS = """

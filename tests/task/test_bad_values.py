@@ -81,3 +81,12 @@ def test_the_record_of_a_dead_letter_reads_back_as_the_row_it_was(tmp_path):
     again.read(f"files:{tmp_path}/again.jsonl", schema=schema).write("collect:", name="out")
 
     assert drive(again, tmp_path / "again").output("out").to_pylist() == [row]
+
+
+def test_every_letter_of_many_says_why(tmp_path: Path) -> None:
+    job = hr.Job("many")
+    rows = job.read(hr.rows([{"y": "NA"}] * 120)).with_columns(n="cast(y as int)")
+    rows.write("collect:", name="out")
+    drive(job, tmp_path)
+    letters = hr.read_output(str(tmp_path / "dead"))["error"].to_pylist()
+    assert len(letters) == 120 and all("'NA' is not int" in text for text in letters)

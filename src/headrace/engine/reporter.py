@@ -89,6 +89,11 @@ class Reporter:
         """Say how it ended, and where every record went."""
         self._close()
         self.say(f"{self._job}: {run.status.state} after epoch {run.status.epoch}")
+        if run.status.state == "ended" and self._last is None:
+            self.say(
+                "  it had ended before, so nothing was read or computed; these are the figures of "
+                "the runs before. To compute again, remove the job's folder and its outputs"
+            )
         if run.progress is not None:
             for line in account(run.progress):
                 self.say(f"  {line}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,12 @@ class Kernel:
         rows = Chain(self.steps, self.input).failing(table)
         good = np.ones(table.num_rows, bool)
         good[rows] = False
-        bad = [(int(row), self._reason(table.slice(row, 1), i)) for i, row in enumerate(rows)]
+        reasons = [self._reason(table.slice(row, 1)) for row in rows[:_EXPLAINED]]
+        rest = f"an expression fails on this row; on others: {''.join(reasons[-1:])}"
+        bad = [(int(row), reason) for row, reason in zip_longest(rows, reasons, fillvalue=rest)]
         return self(table.filter(pa.array(good))), bad
 
-    def _reason(self, row: pa.Table, count: int) -> str:
-        if count >= _EXPLAINED:
-            return "an expression fails on this row"
+    def _reason(self, row: pa.Table) -> str:
         try:
             self._run(row)
         except duckdb.Error as error:
