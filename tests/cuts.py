@@ -98,6 +98,15 @@ OTHERS: dict[str, dict[str, str]] = {
     "callables": {
         "_LONG": "what a digest covers",
     },
+    "ops.topology.bolt": {
+        "_LARGE": "elements of an attribute that are watched at every depth",
+    },
+    "ops.topology.groupings": {
+        "MOST_TASKS": "a limit that is refused",
+        "_SECOND": "mixed into a hash",
+        "_EVEN": "which keys tasks have, at rest",
+        "_STRETCH": "rows by which partial_key learns the load; which task is not promised",
+    },
     "printed": {
         "WIDEST": "characters printed",
     },

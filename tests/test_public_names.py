@@ -22,6 +22,7 @@ WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",
 ]  # fmt: skip
+TOPOLOGIES = ["Bolt", "Topology"]
 JOINS = ["JoinResult", "Table", "join_all", "spark_table", "sql_table", "table_file"]
 PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
@@ -70,6 +71,7 @@ def test_the_public_names_are_these():
     expected = {
         *PROGRAM,
         *KEPT,
+        *TOPOLOGIES,
         *WINDOWS,
         *JOINS,
         *PATTERNS,

@@ -15,6 +15,7 @@ from headrace.api.keyed import KeyedStream, Table, connect, join_all
 from headrace.api.lookups import spark_table, sql_table, table_file
 from headrace.api.patterns import Pattern, either, pattern
 from headrace.api.stream import JoinResult, MatchResult, ProcessResult, Stream, WindowResult
+from headrace.api.topology import Topology
 from headrace.errors import (
     FencedError,
     HeadraceError,
@@ -70,6 +71,7 @@ from headrace.ops.sketch.functions import (
     histogram,
     sample,
 )
+from headrace.ops.topology.bolt import Bolt
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import WindowAssigner, cumulating, everything, session
@@ -91,6 +93,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aggregate",
+    "Bolt",
     "Context",
     "EmbeddedLog",
     "Expr",
@@ -114,6 +117,7 @@ __all__ = [
     "StepState",
     "Stream",
     "Table",
+    "Topology",
     "WindowAssigner",
     "WindowProcess",
     "WindowResult",

@@ -23,6 +23,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -59,8 +60,23 @@ class Site:
         return linecache.getline(self.file, self.line).strip() if in_cell else ""
 
 
+_written: ContextVar[Site | None] = ContextVar("written", default=None)
+
+
+@contextmanager
+def building_at(site: Site | None) -> Iterator[None]:
+    """The body builds what the user wrote at `site`, before."""
+    token = _written.set(site)
+    try:
+        yield
+    finally:
+        _written.reset(token)
+
+
 def call_site() -> Site | None:
     """The nearest caller outside this package: where the user wrote it."""
+    if (site := _written.get()) is not None:
+        return site
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_ours(frame):
         frame = frame.f_back

@@ -33,6 +33,7 @@ STEPS = {
     "RunningAggregates": "Rolling",
     "RunningFold": "Fold",
     "ProcessSpec": "Process",
+    "BoltSpec": "Bolt",
 }
 WORDS = {
     "value": "Kept",

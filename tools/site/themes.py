@@ -176,6 +176,13 @@ THEMES = (
         ("ConnectedStreams",),
     ),
     Theme(
+        "topologies",
+        "Topologies",
+        "A job written as spouts and bolts. See :doc:`/docs/guide/topologies`.",
+        public("Topology Bolt"),
+        ("BoltInputs", "Collector", "TaskContext"),
+    ),
+    Theme(
         "patterns",
         "Patterns",
         "Sequences of rows, for ``match``. See :doc:`/docs/guide/patterns`.",

@@ -197,6 +197,14 @@ class Spec(ABC):
         """Whether user code runs before rows travel, where each row may fail alone."""
         return False
 
+    def dealt_by(self, port: int) -> tuple[str, ...]:
+        """The columns of an input by which its rows go to tasks that have state, if not by key."""
+        return ()
+
+    def dealt(self, port: int) -> str:
+        """How the rows of an input go to its tasks, where that is not by key; for `explain`."""
+        return ""
+
     def detail(self, keyed_by: str, processing: bool) -> str:
         """What it does, in a few words, for `explain`."""
         return f"{keyed_by}: {self}"

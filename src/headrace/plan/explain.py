@@ -107,7 +107,9 @@ def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tup
 def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
     what = "partial aggregates" if node.what.sends_partials else "rows"
     every = edge in [node.inputs[i] for i in node.broadcast]
+    dealt = node.what.dealt(node.inputs.index(edge))
     return {
+        **({"dealt": dealt} if dealt else {}),
         "to": node.name,
         "from": port_name(edge),
         "what": what,
@@ -187,6 +189,7 @@ def _level_text(level: Mapping[str, Any]) -> Iterator[str]:
     for sent in level["sends"]:
         by = f"by {', '.join(sent['by'])}" if sent["by"] else "all to one slot"
         by = "to every slot" if sent["every"] else "spread over the slots" if sent["spread"] else by
+        by = sent.get("dealt", by)
         yield f"{INDENT * 2}=> {sent['to']}: {sent['what']} of {sent['from']}, {by}"
 
 

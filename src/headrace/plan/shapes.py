@@ -111,6 +111,9 @@ def _columns_used(node: Stateful) -> Iterator[tuple[str, Shape]]:
     for label, edge, key in zip(labels(node), node.inputs, node.keys, strict=True):
         suffix = f" of {label}" if several else ""
         yield from ((f"the key {n!r}{suffix}", origins(edge, n)) for n in key)
+    for port, (label, edge) in enumerate(zip(labels(node), node.inputs, strict=True)):
+        dealt = node.what.dealt_by(port)
+        yield from ((f"the field {n!r} of {label}", origins(edge, n)) for n in dealt)
     edge = node.inputs[0]
     yield from _arguments(node.what.aggregates, edge)
     for number, (name, _) in enumerate(node.what.extra_columns):

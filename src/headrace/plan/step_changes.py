@@ -44,7 +44,8 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if isinstance(node.what, ProcessSpec):
         key = _differences({"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
-        return "; ".join([*key, *([refused] if refused else [])])
+        regrouped = node.what.regrouped(was)
+        return "; ".join([*key, *regrouped, *([refused] if refused else [])])
     if was == _itself(new):
         return ""
     changes = list(_differences(was, new))
@@ -154,6 +155,7 @@ _STEPS = {
     "Rolling": "a running aggregate",
     "Fold": "a running reduce or fold",
     "Process": "a process function",
+    "Bolt": "a bolt",
 }
 _VALUES = {"WindowValue": "per window"}
 

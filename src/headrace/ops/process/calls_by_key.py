@@ -58,6 +58,8 @@ class KeyPass:
         self._operator, self._has_operator = operator, bool(operator)
         self.by_task = by_task  # it passes from key to key
         self._own, self._names = own, {*type(function).values, *operator.names, HELD}
+        self._life = getattr(type(function), "_life", None)  # called before and after a key
+        self._unstored = own  # the attributes during the calls of a key that are not state
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
         self._work, self._step = rows_by_key, step
         self._values, self._has_ttl = values, bool(values.with_ttl)
@@ -94,10 +96,14 @@ class KeyPass:
             indexes = range(rows_by_key.starts[key_id], rows_by_key.starts[key_id + 1])
             due = list(timers)
             self._enter(key_id, keys[key_id])
+            if self._life is not None:
+                self._begin(key_id, indexes, due)
             if checks is None:
                 self._run_unchecked(key_id, indexes, due)
             else:
                 self._run_checked(key_id, indexes, due, checks)
+            if self._life is not None:
+                self._life[1](self._one, self._call)
             self._values.own(self._one.__dict__)
             self.states[key_id] = self._one.__dict__
             if self._has_operator:
@@ -118,6 +124,14 @@ class KeyPass:
             self._one.__dict__.update(self.by_task)
         self._call.key, self._call.watermark = key, self._step.before
         self._call.by_clock = False
+
+    def _begin(self, key_id: int, indexes: range, due: DueTimers) -> None:
+        """What a class does before the calls of a key."""
+        assert self._life is not None
+        self._call.time = self._times[indexes.start] if len(indexes) else None
+        self._life[0](self._one, self._call, due)
+        self._unstored = {n: v for n, v in vars(self._one).items() if n not in self._names}
+        self._apply_requests(key_id, due, 0)
 
     def _run_unchecked(self, key_id: int, indexes: range, due: DueTimers) -> None:
         if self._ignores_context:
@@ -227,7 +241,7 @@ class KeyPass:
             if checks.guard is not None:
                 checks.guard.check()
         except Exception as error:
-            one.__dict__ = {**self._own, **before}
+            one.__dict__ = {**self._unstored, **before}
             call.counts = counts
             if self._has_ttl:
                 self.stamps[key_id] = stamps

@@ -7,7 +7,7 @@ checks every call by itself. Rows and state are written by column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -128,7 +128,7 @@ class ProcessOperator(Operator):
         """All keys, a block at a time, so that the rows of a block stay in the cache."""
         kind, loaded = type(self._function), self._values.load(work.keys, step)
         handlers = [(_handler(kind, name), name) for name in self._names]
-        columns = seen(inputs, [handler for handler, _ in handlers])
+        columns = self._seen(inputs, [handler for handler, _ in handlers])
         own = {**own_attributes(self._function), **guard.maps}
         results, by_task = [], self._operator.load(step)
         for first, block in work.blocks(BLOCK):
@@ -150,6 +150,12 @@ class ProcessOperator(Operator):
             by_task = results[-1].by_task
         self._store(results, work, loaded, step)
         self._operator.store(by_task, step)
+
+    def _seen(
+        self, inputs: Sequence[pa.Table | None], handlers: Sequence[Any]
+    ) -> list[pa.Table | None]:
+        """Of each input, only the columns that its method surely looks at."""
+        return seen(inputs, handlers)
 
     def _block(
         self,
@@ -316,6 +322,10 @@ class ProcessSpec(Spec):
         kind = type(self.function)
         values = [[n, ddl_type(v.type), v.word, life_of(v)] for n, v in kind._kept.items()]
         return {"values": values, "timers": kind.timed()}
+
+    def regrouped(self, old: Mapping[str, Any]) -> Iterator[str]:
+        """Why state that is described by `old` is not by the same tasks; never, if by key."""
+        yield from ()
 
     def operator(self, place: Place) -> Operator:
         if type(self.function).chunked():

@@ -1,0 +1,407 @@
+"""Topologies: a program as components that name what they read, as Storm and Heron write it.
+
+A second way to write a job, not a second engine: a spout is an input, a bolt a step with state or
+an output, and all that holds for streams holds here. Components may be declared in any order, so
+they become steps only when the program is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.api.handles import Handle, other_job
+from headrace.api.job import Job
+from headrace.api.stream import Stream
+from headrace.api.topology_parts import (
+    Component,
+    Subscription,
+    add_bolt,
+    add_output,
+    add_process,
+    end_tuples,
+    read_stream,
+)
+from headrace.errors import PlanError, Site, building_at, call_site, did_you_mean
+from headrace.hints import named_arguments
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.topology.bolt import DEFAULT, Bolt
+from headrace.ops.topology.groupings import (
+    ALL,
+    CUSTOM,
+    DIRECT,
+    FIELDS,
+    GLOBAL,
+    MOST_TASKS,
+    PARTIAL_KEY,
+    SHUFFLE,
+    StreamGrouping,
+)
+from headrace.plan.draft import Draft, bad_name
+from headrace.plan.signature import check_takes
+
+
+@named_arguments
+class BoltInputs:
+    """A bolt that was declared: say what it reads, and how tuples are dealt out to its tasks.
+
+    Every method returns the bolt again, which may read several streams.
+    """
+
+    def __init__(self, topology: Topology, component: Component) -> None:
+        self._topology, self._component = topology, component
+
+    def shuffle(self, component: str, stream: str = DEFAULT) -> BoltInputs:
+        """Tuples are spread evenly over the tasks."""
+        return self._add(component, stream, StreamGrouping(SHUFFLE))
+
+    def local(self, component: str, stream: str = DEFAULT) -> BoltInputs:
+        """The same as `shuffle`: which process runs a task is not for a topology to say."""
+        return self._add(component, stream, StreamGrouping(SHUFFLE))
+
+    def fields(self, component: str, *names: str, stream: str = DEFAULT) -> BoltInputs:
+        """Tuples that agree on these fields go to the same task."""
+        return self._add(component, stream, StreamGrouping(FIELDS, names))
+
+    def partial_key(self, component: str, *names: str, stream: str = DEFAULT) -> BoltInputs:
+        """Tuples that agree on these fields go to one of two tasks, the less loaded one."""
+        return self._add(component, stream, StreamGrouping(PARTIAL_KEY, names))
+
+    def all(self, component: str, stream: str = DEFAULT) -> BoltInputs:
+        """Every task gets every tuple."""
+        return self._add(component, stream, StreamGrouping(ALL))
+
+    def global_(self, component: str, stream: str = DEFAULT) -> BoltInputs:
+        """All tuples go to task 0."""
+        return self._add(component, stream, StreamGrouping(GLOBAL))
+
+    def direct(self, component: str, stream: str = DEFAULT) -> BoltInputs:
+        """The bolt that emits a tuple says which task it goes to, with `emit_direct`."""
+        return self._add(component, stream, StreamGrouping(DIRECT))
+
+    def custom(
+        self, component: str, fn: Callable[[Any, int], Any], stream: str = DEFAULT
+    ) -> BoltInputs:
+        """`fn(tup, tasks)` returns the number of a task, or a list of numbers."""
+        with self._topology.plain.attempt(call_site()):
+            check_takes(fn, 2, "custom")
+        return self._add(component, stream, StreamGrouping(CUSTOM, function=fn))
+
+    def _add(self, component: str, stream: str, grouping: StreamGrouping) -> BoltInputs:
+        site, draft, own = call_site(), self._topology.plain, self._component
+        added = Subscription(component, stream, grouping, site)
+        if own.done:
+            draft.report(_too_late(own.id), site)
+        elif any(s.label == added.label for s in own.inputs):
+            draft.report(_twice(own.id, added.label), site)
+        else:
+            own.inputs.append(added)
+            if grouping.kind in (FIELDS, PARTIAL_KEY) and not grouping.fields:
+                draft.report(_no_fields(grouping.kind, component), site)
+        return self
+
+
+@named_arguments
+class Topology(Job):
+    """A job written as spouts and bolts. It is a `hr.Job`: `hr.run(topology)` runs it, and
+    `topology.read` begins a stream program beside it."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: str | None = None,
+        *,
+        on_error: str = "dead",
+        dead_limit: int | float | None = None,
+        slots: int | None = None,
+    ) -> None:
+        """See `hr.Job`."""
+        self._components: dict[str, Component] = {}
+        self._building = False
+        super().__init__(name, folder, on_error=on_error, dead_limit=dead_limit, slots=slots)
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.name!r}: {', '.join(self._components) or 'nothing yet'}>"
+
+    @property
+    def draft(self) -> Any:
+        """The steps of the program, those of all components declared so far among them."""
+        self._build(list(self._components))
+        return self.plain
+
+    @draft.setter
+    def draft(self, draft: Draft) -> None:
+        self.plain = draft
+
+    def read(self, uri: Any, **options: Any) -> Stream:
+        """An input of a stream program beside the topology; see `hr.Job.read`."""
+        with self._unbuilt():
+            return super().read(uri, **options)
+
+    @property
+    def dead(self) -> Stream:
+        """The rows that could not be processed, and why; see `hr.Job.dead`."""
+        with self._unbuilt():
+            return super().dead
+
+    def spout(self, id: str, what: Any, tasks: int | None = None, **options: Any) -> None:
+        """Declare where tuples come from: any input, with the options of `read`, or a stream."""
+        site = call_site()
+        part = self._declare(id, what, 1, options, site)
+        if part is None:
+            return
+        if tasks is not None:
+            self.plain.report(_splits_decide(id), site)
+        if isinstance(what, Handle):
+            part.built = Stream(self.plain, what._edge)
+            self._refuse_foreign(what, options, site)
+        else:
+            part.built = self.read(what, name=id, **options)
+        part.done = True
+
+    def bolt(self, id: str, what: Any, tasks: int = 1, **options: Any) -> BoltInputs:
+        """Declare a bolt: a `hr.Bolt`, a `hr.KeyedProcess`, or an output such as "files:path".
+
+        The options of an output are those of `write`; of a process function `unbounded`.
+        """
+        site = call_site()
+        part = self._declare(id, what, tasks, options, site)
+        wrong = type(tasks) is not int or not 1 <= tasks <= MOST_TASKS
+        if wrong:
+            self.plain.report(_bad_tasks(id, tasks), site)
+        made = Component(str(id), what, 1 if wrong else tasks, site, options)
+        return BoltInputs(self, part if part is not None and not wrong else self._replace(made))
+
+    def stream(self, id: str, stream: str = DEFAULT) -> Stream:
+        """The tuples that a component emits, as a stream: to go on with its methods."""
+        site = call_site()
+        if id not in self._components:
+            raise _unknown(id, self._components, site)
+        self._build([id])
+        part = self._components[id]
+        if part.built is None:
+            raise _no_stream(id, stream, site)
+        return read_stream(part.built, part.what, id, stream, site)
+
+    # from components to steps
+
+    def _declare(
+        self, id: str, what: Any, tasks: int, options: dict[str, Any], site: Site | None
+    ) -> Component | None:
+        problem = bad_name(id, "a component")
+        if problem is None and id in self._components:
+            problem = _declared_twice(id)
+        if problem is not None:
+            self.plain.report(problem, site)
+            return None
+        part = Component(id, what, tasks, site, options)
+        self._components[id] = part
+        return part
+
+    def _replace(self, part: Component) -> Component:
+        """A component with a mistake, which has been reported: its inputs are still judged."""
+        if part.id in self._components and self._components[part.id].site == part.site:
+            self._components[part.id] = part
+        return part
+
+    def _refuse_foreign(self, stream: Handle, options: dict[str, Any], site: Site | None) -> None:
+        if stream._draft is not self.plain:
+            self.plain.report(other_job(), site)
+        if options:
+            self.plain.report(_stream_options(next(iter(options))), site)
+
+    def _unbuilt(self) -> Any:
+        return _Building(self)
+
+    def _build(self, ids: list[str]) -> None:
+        """Make steps of these components and of all that they read, if they are none yet."""
+        if self._building:
+            return
+        with self._unbuilt():
+            for part in self._in_order(ids):
+                with building_at(part.site):
+                    if not self._add(part):
+                        self._end_inputs(part)
+                part.done = True
+
+    def _in_order(self, ids: list[str]) -> list[Component]:
+        """What is to be built, in the order of the program, each after what it reads."""
+        order: dict[str, Component] = {}
+        path: list[str] = []
+        cut: set[str] = set()  # where circles are cut, to judge the rest
+
+        def visit(id: str) -> None:
+            part = self._components.get(id)
+            if part is None or part.done or id in order:
+                return
+            if id in path:
+                self.plain.report(_cycle([*path[path.index(id) :], id]), part.site)
+                cut.add(id)
+                return
+            path.append(id)
+            for subscription in part.inputs:
+                visit(subscription.component)
+            path.pop()
+            order.setdefault(id, part)
+
+        for id in ids:
+            visit(id)
+        for id in cut:
+            order[id].broken = True
+        return list(order.values())
+
+    def _add(self, part: Component) -> bool:
+        """Make a step of a component; False if that cannot be, which has been reported."""
+        if part.broken:
+            return False
+        inputs = [(s, stream) for s in part.inputs if (stream := self._read_by(s)) is not None]
+        if len(inputs) < len(part.inputs):
+            return False
+        if not inputs:
+            self.plain.report(_no_inputs(part.id), part.site)
+        elif isinstance(part.what, Bolt):
+            part.built = add_bolt(self.plain, part, inputs)
+        elif isinstance(part.what, KeyedProcess):
+            part.built = add_process(self.plain, part, inputs)
+        elif isinstance(part.what, str):
+            add_output(self.plain, part, inputs)
+        else:
+            self.plain.report(_no_bolt(part.id, part.what), part.site)
+            return False
+        return bool(inputs)
+
+    def _end_inputs(self, part: Component) -> None:
+        """What a component would have read leads somewhere: only its own mistake is reported."""
+        for read in part.inputs:
+            component = self._components.get(read.component)
+            if component is not None and component.built is not None:
+                end_tuples(component.built)
+
+    def _read_by(self, subscription: Subscription) -> Stream | None:
+        id, draft = subscription.component, self.plain
+        with draft.attempt(subscription.site):
+            if id not in self._components:
+                raise _unknown(id, self._components, None)
+            part = self._components[id]
+            if isinstance(part.what, str) and part.inputs:
+                raise _no_stream(id, subscription.stream, None)
+            if part.built is None:
+                return None  # its own mistake has been reported
+            direct = subscription.grouping.kind == DIRECT
+            return read_stream(part.built, part.what, id, subscription.stream, None, direct=direct)
+        return None
+
+
+class _Building:
+    """While the steps of a topology are written, its draft is what has been written so far."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology, self._before = topology, topology._building
+
+    def __enter__(self) -> None:
+        self._topology._building = True
+
+    def __exit__(self, *_: object) -> None:
+        self._topology._building = self._before
+
+
+def _declared_twice(id: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-001",
+        f"two components are called {id!r}",
+        "State, metrics and errors go by the name of a component: give each its own.",
+    )
+
+
+def _bad_tasks(id: str, tasks: object) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-002",
+        f"the bolt {id!r} has {tasks!r} tasks",
+        f"Give a whole number from 1 to {MOST_TASKS}.",
+    )
+
+
+def _splits_decide(id: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-003",
+        f"the spout {id!r} is an input, whose splits say how many tasks read it",
+        "Leave tasks out; set the partitions of the topic, the splits of the files, or "
+        "splits= of hr.rows and hr.generate.",
+    )
+
+
+def _stream_options(option: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-004",
+        f"a stream that is a spout has no option {option!r}",
+        "Pass it where the input is read.",
+    )
+
+
+def _unknown(id: object, known: dict[str, Component], site: Site | None) -> PlanError:
+    names = ", ".join(map(repr, known)) or "none"
+    guess = did_you_mean(str(id), list(known))
+    return PlanError(
+        "HR-TOPOLOGY-005",
+        f"there is no component {id!r}",
+        f"{guess}Declared: {names}.",
+        site=site,
+    )
+
+
+def _no_stream(id: str, stream: str, site: Site | None) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-006",
+        f"{id!r} emits nothing that {stream!r} could be",
+        "It is an output, or a bolt that declares no output.",
+        site=site,
+    )
+
+
+def _no_inputs(id: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-007",
+        f"the bolt {id!r} reads nothing",
+        'Say what: topology.bolt(...).shuffle("words"), .fields("words", "word") ...',
+    )
+
+
+def _twice(id: str, label: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-008",
+        f"the bolt {id!r} reads {label!r} twice",
+        "A bolt reads a stream by one grouping; declare a second bolt for another.",
+    )
+
+
+def _no_fields(kind: str, component: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-009",
+        f"{kind} names no field of {component!r}",
+        f'Name the fields that decide: .{kind}("{component}", "word").',
+    )
+
+
+def _too_late(id: str) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-010",
+        f"{id!r} is part of the program already, and gets another input",
+        "Say what a bolt reads before .stream(), .check(), .explain() or hr.run.",
+    )
+
+
+def _cycle(ids: list[str]) -> PlanError:
+    """`ids`: each reads the next."""
+    return PlanError(
+        "HR-TOPOLOGY-011",
+        f"tuples would go round in a circle: {' -> '.join(reversed(ids))}",
+        "A batch must come to its end: repeat within a step with stream.iterate, or write to a "
+        'topic, "log:again", and read it as a spout of a second topology.',
+    )
+
+
+def _no_bolt(id: str, what: Any) -> PlanError:
+    is_class = isinstance(what, type) and issubclass(what, KeyedProcess)
+    shown = what.__name__ if isinstance(what, type) else repr(what)
+    hint = f"Write {shown}()." if is_class else 'Subclass hr.Bolt, or write "files:path".'
+    return PlanError("HR-TOPOLOGY-012", f"the bolt {id!r} cannot be {shown}", hint)

@@ -1,0 +1,342 @@
+"""The components of a topology as steps, and what can be wrong with a bolt."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.connected import ConnectedStreams
+from headrace.api.handles import StepBuilder
+from headrace.api.stream import ProcessResult, Stream
+from headrace.clock import millis
+from headrace.errors import PlanError, Site
+from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt
+from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, StreamGrouping
+from headrace.ops.topology.operator import NOTHING, BoltSpec, sent_schema, stream_schemas
+from headrace.plan.columns import unknown
+from headrace.plan.draft import Draft
+from headrace.plan.nodes import Edge
+from headrace.plan.signature import output_schema
+from headrace.schema import ddl_type
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """One input of a bolt: the component and the stream it reads, and how rows are dealt out."""
+
+    component: str
+    stream: str
+    grouping: StreamGrouping
+    site: Site | None
+
+    @property
+    def label(self) -> str:
+        """What the bolt calls this input; at rest."""
+        return self.component if self.stream == DEFAULT else f"{self.component}.{self.stream}"
+
+
+@dataclass
+class Component:
+    """A spout or a bolt as it was declared."""
+
+    id: str
+    what: Any
+    tasks: int
+    site: Site | None
+    options: dict[str, Any] = field(default_factory=dict)
+    inputs: list[Subscription] = field(default_factory=list)
+    built: Stream | None = None  # what it emits, once it is a step
+    done: bool = False
+    broken: bool = False  # it is where a circle of components was cut
+
+
+Inputs = Sequence[tuple[Subscription, Stream]]
+
+
+def add_bolt(draft: Draft, part: Component, inputs: Inputs) -> Stream:
+    """A bolt as a step whose key is the number of its task."""
+    bolt, edges = part.what, tuple(stream._edge for _, stream in inputs)
+    step = StepBuilder(draft, edges[0], part.id, part.options.pop("was", None))
+    _refuse_options(step, part)
+    timed = all(edge.node.timed for edge in edges)
+    step.report(*bolt_problems(bolt, timed=timed))
+    for subscription, stream in inputs:
+        _check_fields(draft, subscription, stream)
+    declared = type(bolt).output
+    schema = NOTHING if declared is None else step.attempt(lambda: output_schema(declared))
+    schema = sent_schema(bolt, DEFAULT, schema) if len(schema) else schema
+    sides: dict[str, pa.Schema] = {}
+    with draft.attempt(step.site):
+        sides = stream_schemas(bolt)
+    what = BoltSpec(
+        tuple(s.label for s, _ in inputs),
+        bolt,
+        type(bolt).state(),
+        tasks=part.tasks,
+        groupings=tuple(s.grouping for s, _ in inputs),
+        component=part.id,
+        labels=tuple((s.component, s.stream) for s, _ in inputs),
+    )
+    keys = tuple(() for _ in edges)
+    edge = step.stateful(what, keys, schema, inputs=edges, timed=timed, sides=sides)
+    emitted = Stream(draft, edge)
+    if declared is None and not sides:
+        end_tuples(emitted)
+    return emitted
+
+
+def end_tuples(stream: Stream) -> None:
+    """The tuples end here: a step must lead somewhere."""
+    stream.tap(_see_nothing)
+
+
+def _see_nothing(row: Any) -> None:
+    """All that is done with them."""
+
+
+def add_process(draft: Draft, part: Component, inputs: Inputs) -> Stream:
+    """A process function as a bolt: its key are the fields by which tuples are grouped."""
+    for subscription, _ in inputs:
+        if subscription.grouping.kind != FIELDS:
+            draft.report(_not_by_fields(part, subscription), subscription.site)
+    options = {n: part.options.pop(n) for n in ("unbounded", "was") if n in part.options}
+    edges = tuple(stream._edge for _, stream in inputs)
+    _refuse_options(StepBuilder(draft, edges[0]), part)
+    for subscription, stream in inputs:
+        _check_fields(draft, subscription, stream)
+    keys = tuple(s.grouping.fields for s, _ in inputs)
+    names = tuple(re.sub(r"\W", "_", s.label) for s, _ in inputs)
+    connected = ConnectedStreams(draft, edges, keys, names, ProcessResult)
+    return connected.process(part.what, name=part.id, **options)
+
+
+def add_output(draft: Draft, part: Component, inputs: Inputs) -> None:
+    """An output as a bolt: each of its tasks writes what is sent to it."""
+    sent = []
+    for subscription, stream in inputs:
+        _check_fields(draft, subscription, stream)
+        if subscription.grouping.kind in (DIRECT, CUSTOM):
+            draft.report(_output_grouping(part, subscription.grouping), subscription.site)
+        elif subscription.grouping.kind == ALL and part.tasks > 1:
+            draft.report(_many_copies(part), subscription.site)
+        sent.append(stream)
+    first, *others = sent
+    rows = first.union(*others, name=f"{part.id} inputs") if others else first
+    rows.write(part.what, name=part.id, **part.options)
+
+
+def read_stream(
+    emitted: Stream,
+    what: Any,
+    id: str,
+    stream: str,
+    site: Site | None,
+    *,
+    direct: bool | None = None,
+) -> Stream:
+    """One of the streams of a component; `direct`: for a bolt that reads it so, or not so."""
+    node = emitted._edge.node
+    known = [DEFAULT, *node.sides]
+    if isinstance(what, Bolt) and type(what).output is None:
+        known.remove(DEFAULT)
+    if stream not in known:
+        raise PlanError(
+            "HR-TOPOLOGY-013",
+            f"{id!r} has no stream {stream!r}; it has {', '.join(map(repr, known)) or 'none'}",
+            'Declare it in the bolt: output = "...", or outputs = {"name": "field type, ..."}.',
+            site=site,
+        )
+    found = emitted if stream == DEFAULT else Stream(emitted._draft, Edge(node, stream))
+    is_direct = TO in found.schema.names
+    if direct is None:
+        return found.drop(TO) if is_direct else found
+    if direct != is_direct:
+        raise PlanError(
+            "HR-TOPOLOGY-014",
+            f"the stream {stream!r} of {id!r} is "
+            + ("direct, and must be read by .direct" if is_direct else "not direct"),
+            f"Read it with .direct({id!r}, ...)."
+            if is_direct
+            else f"Declare it in the bolt: direct = ({stream!r},), and use emit_direct.",
+            site=site,
+        )
+    return found
+
+
+def _check_fields(draft: Draft, subscription: Subscription, stream: Stream) -> None:
+    names = subscription.grouping.fields
+    for problem in unknown(names, stream.schema, subscription.site):
+        draft.report(problem, subscription.site)
+    for column in stream.schema:
+        if column.name in names and pa.types.is_nested(column.type):
+            draft.report(_nested(subscription, column), subscription.site)
+
+
+def _nested(subscription: Subscription, column: pa.Field) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-015",
+        f"tuples of {subscription.component!r} cannot be grouped by {column.name!r}, which is "
+        f"{ddl_type(column.type)}",
+        "Group by plain fields: text, numbers, booleans, dates, timestamps.",
+    )
+
+
+def _not_by_fields(part: Component, subscription: Subscription) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-016",
+        f"{part.id!r} is a process function, whose state is by key, and reads "
+        f"{subscription.component!r} by {subscription.grouping}",
+        "Read it by .fields(...), whose fields are the key; or write a hr.Bolt.",
+    )
+
+
+def _output_grouping(part: Component, grouping: StreamGrouping) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-017",
+        f"the output {part.id!r} cannot be read by {grouping}",
+        "Rows go to an output from wherever they are: use .shuffle or .global_.",
+    )
+
+
+def _many_copies(part: Component) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-017",
+        f"the output {part.id!r} has {part.tasks} tasks, each of which would write every tuple",
+        "Leave tasks out, or read it by .shuffle, to write each tuple once.",
+    )
+
+
+def _refuse_options(step: StepBuilder, part: Component) -> None:
+    if part.options:
+        option = next(iter(part.options))
+        step.report(
+            PlanError(
+                "HR-TOPOLOGY-004",
+                f"the bolt {part.id!r} has no option {option!r}",
+                "Outputs have the options of write; a bolt is set up in its class.",
+            )
+        )
+
+
+# What can be wrong with a bolt by itself.
+
+
+def bolt_problems(bolt: Bolt, *, timed: bool) -> Iterator[PlanError]:
+    """Whatever would fail, or be lost without an error, when it runs."""
+    kind = type(bolt)
+    yield from _methods(kind)
+    yield from _ticks(kind, timed)
+    yield from _streams(kind)
+    other = next(iter({**kind.by_task, **kind.shared}), None)
+    if other is not None:
+        yield PlanError(
+            "HR-TOPOLOGY-018",
+            f"{kind.__name__}.{other} is state that a bolt cannot have",
+            "The state of a bolt is that of the task already: use hr.value, hr.list_of, hr.map_of.",
+        )
+    declared = {*kind._kept, *kind.transient}
+    for method in ("process", "tick"):
+        for name in sorted(_stored(getattr(kind, method)) - declared):
+            yield PlanError(
+                "HR-TOPOLOGY-019",
+                f"{kind.__name__}.{method} assigns self.{name}, which the class does not declare: "
+                "the value would be lost with the batch",
+                f"Declare it: {name} = hr.value(int, default=0); or, if it may be lost, such as a "
+                f"cache, say transient = ({name!r},).",
+            )
+
+
+def _methods(kind: type[Bolt]) -> Iterator[PlanError]:
+    called = {"process": "tup, collector", "tick": "collector", "prepare": "context", "cleanup": ""}
+    for method, arguments in called.items():
+        fn = getattr(kind, method)
+        count = len(arguments.split(", ")) if arguments else 0
+        wrong = ""
+        if method == "process" and fn is Bolt.process:
+            wrong = "has no process"
+        elif inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+            wrong = f"yields or awaits in {method}"
+        elif callable(fn) and not _takes(fn, count + 1):
+            wrong = f"has a {method} that cannot be called with ({arguments})"
+        if wrong:
+            yield PlanError(
+                "HR-TOPOLOGY-022",
+                f"{kind.__name__} {wrong}",
+                f"Write def {method}({', '.join(filter(None, ('self', arguments)))}), and emit "
+                "with collector.emit.",
+            )
+    mixed = [
+        n
+        for n in dir(kind)
+        if n.startswith("on_") and getattr(kind, n) is not getattr(Bolt, n, None)
+    ]
+    if mixed:
+        yield PlanError(
+            "HR-TOPOLOGY-022",
+            f"{kind.__name__} is a bolt and has {mixed[0]}, which is for process functions",
+            "Write process(self, tup, collector) and tick(self, collector); or a hr.KeyedProcess.",
+        )
+
+
+def _takes(fn: Any, count: int) -> bool:
+    try:
+        inspect.signature(fn).bind(*[None] * count)
+    except ValueError:  # a builtin that has no signature
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def _ticks(kind: type[Bolt], timed: bool) -> Iterator[PlanError]:
+    fact = hint = ""
+    if kind.tick_every is not None and millis(kind.tick_every) < 1:
+        fact, hint = f"has tick_every {kind.tick_every!r}", 'Give a length: tick_every = "10s".'
+    elif kind.tick_every is not None and kind.tick is Bolt.tick:
+        fact, hint = "has tick_every and no tick", "Write tick(self, collector)."
+    elif kind.tick_every is None and kind.tick is not Bolt.tick:
+        fact, hint = "has a tick that is never called", 'Say how often: tick_every = "10s".'
+    elif kind.tick_by not in (CLOCK, EVENT):
+        fact, hint = f"has tick_by {kind.tick_by!r}", 'Say "clock" or "event".'
+    elif kind.tick_every is not None and kind.tick_by == EVENT and not timed:
+        fact = "ticks by event time, but its input has none"
+        hint = 'Name the time column of the spout: time="at", delay="2s"; or tick by the clock.'
+    if fact:
+        yield PlanError("HR-TOPOLOGY-023", f"{kind.__name__} {fact}", hint)
+
+
+def _streams(kind: type[Bolt]) -> Iterator[PlanError]:
+    known = [*([DEFAULT] if kind.output is not None else []), *kind.outputs]
+    if isinstance(kind.direct, str) or not set(kind.direct) <= set(known):
+        yield PlanError(
+            "HR-TOPOLOGY-024",
+            f"{kind.__name__} says direct = {kind.direct!r}, and has the streams "
+            f"{', '.join(map(repr, known)) or 'none'}",
+            'Name streams of the bolt in a tuple: direct = ("default",).',
+        )
+    if DEFAULT in kind.outputs:
+        yield PlanError(
+            "HR-TOPOLOGY-024",
+            f"{kind.__name__} declares {DEFAULT!r} among its outputs",
+            f"{DEFAULT!r} is the stream of output: declare its fields there.",
+        )
+
+
+def _stored(fn: Any) -> set[str]:
+    """The attributes of its first argument that a function assigns."""
+    code = getattr(fn, "__code__", None)
+    if code is None or not code.co_argcount:
+        return set()
+    own, names, before = code.co_varnames[0], set[str](), None
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_ATTR" and before is not None and before == own:
+            names.add(str(step.argval))
+        loaded = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+        before = loaded if step.opname.startswith("LOAD_FAST") else None
+    return names

@@ -1,0 +1,276 @@
+"""Bolts: what a user writes to see the tuples of one task, one at a time.
+
+A bolt is a process function whose key is the number of its task: its declared state is per task,
+committed with the epoch. What is not declared would be lost with the batch, so it is refused:
+where the code shows it when the program is built, otherwise when it happens.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.clock import Duration, millis
+from headrace.errors import HeadraceError, StepError
+from headrace.ops.process.function import EVENT as BY_EVENT
+from headrace.ops.process.function import Call, KeyedProcess, ProcessMeta
+from headrace.ops.topology.groupings import TO
+from headrace.rows import RowCopier
+from headrace.schema import SchemaLike
+
+DEFAULT = "default"  # the stream of `output`
+CLOCK, EVENT = "clock", "event"
+_CONTAINERS = (list, dict, set, deque, bytearray)
+_LARGE = 1_000  # elements of a container that is not copied at every depth
+_BEFORE = "$before"  # in an object's dict: its own attributes as they were before the batch
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """Where a bolt runs: what `prepare` is called with."""
+
+    component: str
+    task: int
+    tasks: int
+
+
+class TupleFailedError(Exception):
+    """A bolt failed a tuple; the reason is that of its dead letter."""
+
+
+class Collector(Call):
+    """What a bolt may emit and read while it processes a tuple."""
+
+    __slots__ = ("_acked", "_direct", "_failed", "_has_default", "_labels", "_out", "_tasks",
+                 "component", "ended", "until")  # fmt: skip
+
+    def __init__(
+        self,
+        watermark: int,
+        clock: int,
+        outputs: Mapping[str, RowCopier],
+        component: str,
+        labels: Mapping[str, tuple[str, str]],
+        tasks: Mapping[int, int],
+        direct: frozenset[str],
+        has_default: bool,
+    ) -> None:
+        super().__init__(watermark, clock, outputs)
+        self.component, self._labels, self._tasks = component, labels, tasks
+        self._direct, self._has_default = direct, has_default
+        self.until, self.ended = watermark, False  # how far event time comes in this epoch
+        self._out: list[Any] = []
+        self._failed: str | None = None
+        self._acked = False
+
+    @property
+    def task(self) -> int:
+        """The number of this task, from 0."""
+        return self._tasks[self.key]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the bolt has."""
+        return len(self._tasks)
+
+    @property
+    def source(self) -> str:
+        """The component that emitted the tuple."""
+        return self._labels[self.input][0]
+
+    @property
+    def stream(self) -> str:
+        """The stream that the tuple came by."""
+        return self._labels[self.input][1]
+
+    def emit(self, values: Any, stream: str = DEFAULT, anchors: Any = None) -> None:
+        """Emit a tuple: a tuple, list, dict or dataclass of the declared fields.
+
+        Every tuple is anchored: see `anchors` in the guide. It is there for programs that name it.
+        """
+        if stream in self._direct:
+            raise ValueError(f"the stream {stream!r} is direct: use emit_direct(task, values)")
+        self._add(values, stream)
+
+    def emit_direct(self, task: int, values: Any, stream: str = DEFAULT) -> None:
+        """Emit a tuple to one task of the bolts that read a direct stream."""
+        if stream not in self._direct:
+            raise ValueError(
+                f"the stream {stream!r} is not declared direct: direct = {(stream,)!r}"
+            )
+        if isinstance(values, Mapping):
+            self._add({**values, TO: task}, stream)
+        elif dataclasses.is_dataclass(values) and not isinstance(values, type):
+            fields = {f.name: getattr(values, f.name) for f in dataclasses.fields(values)}
+            self._add({**fields, TO: task}, stream)
+        else:
+            self._add((*values, task), stream)
+
+    def _add(self, values: Any, stream: str) -> None:
+        row = tuple(values) if type(values) is list else values
+        if stream != DEFAULT:
+            super().emit(stream, row)
+        elif self._has_default:
+            self._out.append(row)
+        else:
+            raise ValueError("the bolt declares no output: output = 'field type, ...'")
+
+    def ack(self, tup: Any) -> None:
+        """The tuple is processed. Only a bolt that says `acks = True` must say so."""
+        self._acked = True
+
+    def fail(self, tup: Any, reason: str = "failed by its bolt") -> None:
+        """The tuple cannot be processed: nothing that was done for it in this call counts."""
+        self._failed = str(reason)
+
+    def taken(self, acks: bool) -> Any:
+        """What the call emitted; raises if it failed the tuple."""
+        if self._failed is not None:
+            raise TupleFailedError(self._failed)
+        if acks and not self._acked:
+            raise TupleFailedError("neither acked nor failed")
+        self._acked = False
+        out = self._out
+        if not out:
+            return None
+        self._out = []
+        return out[0] if len(out) == 1 else out
+
+    def clear(self) -> None:
+        """Forget what the call emitted and requested."""
+        super().clear()
+        self._out, self._failed, self._acked = [], None, False
+
+
+def arm_ticks(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> None:
+    """Set the timers of the ticks that come in this epoch, and of the next one.
+
+    Ticks are at multiples of their length, so the same one may be set again; all are set before the
+    calls, so that one that fails does not end them. `due` are timers, with their domains.
+    """
+    assert bolt.tick_every is not None
+    every = millis(bolt.tick_every)
+    if bolt.tick_by == CLOCK:
+        if not (ctx.ended and due):
+            ctx.clock_timer((ctx.clock // every + 1) * every)
+        return
+    begins = [at - 1 for at, domain in due if domain == BY_EVENT]
+    begins += [] if ctx.time is None else [max(ctx.time, ctx.watermark)]
+    if begins:
+        first, last = min(begins) // every + 1, max(min(begins), ctx.until) // every + 1
+        for number in range(first, last + 1):
+            ctx.timer(number * every)
+
+
+def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> None:
+    """Before the calls of a task in an epoch. `ctx.time` is that of its first row."""
+    if ctx.key not in ctx._tasks:
+        return
+    kind = type(bolt)
+    try:
+        bolt.prepare(TaskContext(ctx.component, ctx.task, ctx.tasks))
+    except HeadraceError:
+        raise
+    except Exception as cause:
+        raise StepError(
+            "HR-TOPOLOGY-020",
+            f"prepare of the bolt {ctx.component!r} failed in task {ctx.task}: "
+            f"{type(cause).__name__}: {cause}",
+            "It is called before the tuples of each batch: without it none can be processed.",
+        ) from cause
+    own = {n: v for n, v in vars(bolt).items() if n not in kind._kept and n not in kind.transient}
+    vars(bolt).update({n: _copied(v) for n, v in own.items() if isinstance(v, _CONTAINERS)})
+    vars(bolt)[_BEFORE] = own
+    if kind.tick_every is not None:
+        arm_ticks(bolt, ctx, due)
+
+
+def end_task(bolt: Bolt, ctx: Collector) -> None:
+    """After the calls of a task in an epoch: refuse what would be lost now."""
+    kind, now = type(bolt), vars(bolt)
+    before = now.pop(_BEFORE, None)
+    if before is None:
+        return
+    own = {n: v for n, v in now.items() if n not in kind._kept and n not in kind.transient}
+    for name in (*own, *(n for n in before if n not in own)):
+        if name not in before or name not in own or _changed(before[name], own[name]):
+            raise StepError(
+                "HR-TOPOLOGY-021",
+                f"the bolt {ctx.component!r} changed self.{name} of {kind.__name__}, which it does "
+                "not declare: the value would be lost with the batch",
+                f"Declare it in the class, {name} = hr.value(...) or hr.map_of(...); or, if it may "
+                f"be lost, such as a cache, say transient = ({name!r},).",
+            )
+    bolt.cleanup()
+
+
+def _copied(value: Any) -> Any:
+    """A copy that shows whether it was changed; of a large one its own elements have to do."""
+    return copy.deepcopy(value) if len(value) <= _LARGE else copy.copy(value)
+
+
+def _changed(before: Any, now: Any) -> bool:
+    if isinstance(now, _CONTAINERS):
+        return type(before) is not type(now) or bool(before != now)
+    return before is not now
+
+
+class BoltMeta(ProcessMeta):
+    """Bolts have timers only if they need any."""
+
+    def timed(cls) -> bool:
+        return cls.tick_every is not None  # type: ignore[attr-defined]
+
+
+class Bolt(KeyedProcess, metaclass=BoltMeta):
+    """Subclass me: declare `output` and the state, then `process(self, tup, collector)`.
+
+    `tup` is a named tuple of the fields. `outputs` names further streams and their fields, `direct`
+    those of the streams whose tuples go to a task that the bolt chooses. State is declared as in
+    a `hr.KeyedProcess`, and is that of the task. `prepare` is called before the tuples of a batch,
+    `cleanup` after them; `tick(self, collector)` every `tick_every`, by the "clock" or by "event"
+    time (`tick_by`).
+    """
+
+    direct: ClassVar[tuple[str, ...]] = ()
+    tick_every: ClassVar[Duration | None] = None
+    tick_by: ClassVar[str] = CLOCK
+    acks: ClassVar[bool] = False
+    transient: ClassVar[tuple[str, ...]] = ()
+    output: ClassVar[SchemaLike] = None
+    _life: ClassVar[Any] = (begin_task, end_task)
+
+    def prepare(self, context: TaskContext) -> None:
+        """Called in each task before the tuples of a batch: open what `process` needs."""
+
+    def process(self, tup: Any, collector: Any) -> None:
+        """Called with each tuple; emit with `collector.emit`."""
+        raise NotImplementedError
+
+    def tick(self, collector: Any) -> None:
+        """Called every `tick_every`."""
+
+    def cleanup(self) -> None:
+        """Called in each task after the tuples of a batch."""
+
+    # how the runtime of process functions calls it
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        """Called by the runtime; write `process`."""
+        returned = self.process(row, ctx)  # type: ignore[func-returns-value]
+        if returned is not None:
+            raise TypeError(f"process returned {returned!r}: emit it with collector.emit")
+        return ctx.taken(self.acks)
+
+    def on_timer(self, time: int, ctx: Any) -> Any:
+        """Called by the runtime; write `tick`."""
+        if ctx.key not in ctx._tasks:  # of an earlier number of tasks
+            return None
+        returned = self.tick(ctx)  # type: ignore[func-returns-value]
+        if returned is not None:
+            raise TypeError(f"tick returned {returned!r}: emit it with collector.emit")
+        return ctx.taken(False)
