@@ -58,7 +58,9 @@ class KeyPass:
         self._operator, self._has_operator = operator, bool(operator)
         self.by_task = by_task  # it passes from key to key
         self._own, self._names = own, {*type(function).values, *operator.names, HELD}
-        self._life = getattr(type(function), "_life", None)  # called before and after a key
+        self._life = getattr(
+            type(function), "_life", None
+        )  # called before, after, and for the rows of a key
         self._unstored = own  # the attributes during the calls of a key that are not state
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
         self._work, self._step = rows_by_key, step
@@ -136,6 +138,8 @@ class KeyPass:
     def _run_unchecked(self, key_id: int, indexes: range, due: DueTimers) -> None:
         if self._ignores_context:
             self._call_without_context(indexes)
+        elif self._life is not None and not self._has_ttl:
+            self._call_as_it_does(key_id, indexes, due)
         else:
             self._call_with_context(key_id, indexes, due)
         if self._every_key and not indexes:
@@ -160,6 +164,25 @@ class KeyPass:
                 places.append(i)
             elif returned is not None:
                 self._emit(returned, i)
+
+    def _call_as_it_does(self, key_id: int, indexes: range, due: DueTimers) -> None:
+        """Calls of a class that has a loop of its own over the rows of a key."""
+        assert self._life is not None
+        ports = self._work.ports[indexes.start : indexes.stop].tolist()
+        several = len(self._handlers) > 1
+        if not several:
+            self._call.input = self._handlers[0][1]
+        self._life[2](
+            self._one,
+            self._call,
+            self._rows[indexes.start : indexes.stop],
+            self._times[indexes.start : indexes.stop],
+            [self._handlers[port][1] for port in ports] if several else None,
+            self.outs,
+            self.places.of,
+            indexes.start,
+            lambda place: self._apply_requests(key_id, due, place),
+        )
 
     def _call_with_context(self, key_id: int, indexes: range, due: DueTimers) -> None:
         one, call, outs, places = self._one, self._call, self.outs, self.places.of

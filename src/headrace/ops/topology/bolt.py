@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -45,8 +45,8 @@ class TupleFailedError(Exception):
 class Collector(Call):
     """What a bolt may emit and read while it processes a tuple."""
 
-    __slots__ = ("_acked", "_direct", "_failed", "_has_default", "_labels", "_out", "_tasks",
-                 "component", "ended", "until")  # fmt: skip
+    __slots__ = ("_acked", "_default", "_direct", "_failed", "_labels", "_out", "_quick",
+                 "_tasks", "component", "ended", "until")  # fmt: skip
 
     def __init__(
         self,
@@ -57,11 +57,13 @@ class Collector(Call):
         labels: Mapping[str, tuple[str, str]],
         tasks: Mapping[int, int],
         direct: frozenset[str],
-        has_default: bool,
+        default: RowCopier | None,
     ) -> None:
         super().__init__(watermark, clock, outputs)
         self.component, self._labels, self._tasks = component, labels, tasks
-        self._direct, self._has_default = direct, has_default
+        self._direct, self._default = direct, default
+        quick = default is not None and default.plain and DEFAULT not in direct
+        self._quick = tuple if quick else None  # the type of tuples that stay as they are
         self.until, self.ended = watermark, False  # how far event time comes in this epoch
         self._out: list[Any] = []
         self._failed: str | None = None
@@ -92,6 +94,9 @@ class Collector(Call):
 
         Every tuple is anchored: see `anchors` in the guide. It is there for programs that name it.
         """
+        if stream == DEFAULT and type(values) is self._quick:
+            self._out.append(values)
+            return
         if stream in self._direct:
             raise ValueError(f"the stream {stream!r} is direct: use emit_direct(task, values)")
         self._add(values, stream)
@@ -114,8 +119,8 @@ class Collector(Call):
         row = tuple(values) if type(values) is list else values
         if stream != DEFAULT:
             super().emit(stream, row)
-        elif self._has_default:
-            self._out.append(row)
+        elif self._default is not None:
+            self._out.extend(self._default.all([row]))
         else:
             raise ValueError("the bolt declares no output: output = 'field type, ...'")
 
@@ -127,23 +132,24 @@ class Collector(Call):
         """The tuple cannot be processed: nothing that was done for it in this call counts."""
         self._failed = str(reason)
 
+    def check_acked(self) -> None:
+        """Fail the tuple if it was neither acked nor failed."""
+        if not self._acked and self._failed is None:
+            self._failed = "neither acked nor failed"
+        self._acked = False
+
     def taken(self, acks: bool) -> Any:
         """What the call emitted; raises if it failed the tuple."""
+        if acks:
+            self.check_acked()
         if self._failed is not None:
             raise TupleFailedError(self._failed)
-        if acks and not self._acked:
-            raise TupleFailedError("neither acked nor failed")
-        self._acked = False
-        out = self._out
-        if not out:
-            return None
-        self._out = []
-        return out[0] if len(out) == 1 else out
+        return self._out
 
     def clear(self) -> None:
-        """Forget what the call emitted and requested."""
+        """Forget what the call requested."""
         super().clear()
-        self._out, self._failed, self._acked = [], None, False
+        self._failed, self._acked = None, False
 
 
 def arm_ticks(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> None:
@@ -208,6 +214,41 @@ def end_task(bolt: Bolt, ctx: Collector) -> None:
     bolt.cleanup()
 
 
+def run_tuples(
+    bolt: Bolt,
+    ctx: Collector,
+    tuples: Sequence[Any],
+    times: Sequence[Any],
+    inputs: Sequence[str] | None,
+    outs: list[Any],
+    places: list[int],
+    first: int,
+    apply: Callable[[int], None],
+) -> None:
+    """Process the tuples of a task. What is emitted goes to `outs` at once, and the number of its
+    tuple, from `first` on, to `places`; `apply` takes what was emitted to other streams."""
+    process, acks, side_rows, done = type(bolt).process, bolt.acks, ctx.side_rows, len(outs)
+    ctx._out = outs
+    called = zip(range(first, first + len(tuples)), tuples, times, strict=True)
+    for place, tup, ctx.time in called:
+        if inputs is not None:
+            ctx.input = inputs[place - first]
+        if process(bolt, tup, ctx) is not None:
+            raise TypeError("process returned something")
+        if acks:
+            ctx.check_acked()
+        if ctx._failed is not None:
+            raise TupleFailedError(ctx._failed)
+        if (count := len(outs)) != done:
+            if count == done + 1:
+                places.append(place)
+            else:
+                places.extend([place] * (count - done))
+            done = count
+        if side_rows:
+            apply(place)
+
+
 def _copied(value: Any) -> Any:
     """A copy that shows whether it was changed; of a large one its own elements have to do."""
     return copy.deepcopy(value) if len(value) <= _LARGE else copy.copy(value)
@@ -242,7 +283,7 @@ class Bolt(KeyedProcess, metaclass=BoltMeta):
     acks: ClassVar[bool] = False
     transient: ClassVar[tuple[str, ...]] = ()
     output: ClassVar[SchemaLike] = None
-    _life: ClassVar[Any] = (begin_task, end_task)
+    _life: ClassVar[Any] = (begin_task, end_task, run_tuples)
 
     def prepare(self, context: TaskContext) -> None:
         """Called in each task before the tuples of a batch: open what `process` needs."""
@@ -261,6 +302,7 @@ class Bolt(KeyedProcess, metaclass=BoltMeta):
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         """Called by the runtime; write `process`."""
+        ctx._out = []
         returned = self.process(row, ctx)  # type: ignore[func-returns-value]
         if returned is not None:
             raise TypeError(f"process returned {returned!r}: emit it with collector.emit")
@@ -270,6 +312,7 @@ class Bolt(KeyedProcess, metaclass=BoltMeta):
         """Called by the runtime; write `tick`."""
         if ctx.key not in ctx._tasks:  # of an earlier number of tasks
             return None
+        ctx._out = []
         returned = self.tick(ctx)  # type: ignore[func-returns-value]
         if returned is not None:
             raise TypeError(f"tick returned {returned!r}: emit it with collector.emit")

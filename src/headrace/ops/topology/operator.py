@@ -139,7 +139,7 @@ class BoltOperator(ProcessOperator):
             self._labels,
             self._numbers,
             frozenset(kind.direct),
-            kind.output is not None,
+            None if kind.output is None else self._copier,
         )
         call.ended = step.after >= MAX_TIME
         call.until = step.newest if call.ended else step.after
