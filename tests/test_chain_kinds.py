@@ -26,6 +26,7 @@ EXEMPT = {
     "Dead": "no row of a chain fails, so there are no dead letters",
     "Select": "is part of a SelectChain in a program",
     "Python": "is part of a PythonChain in a program",
+    "Numbered": "is a part of windowed bolts; tests/topology/test_windows.py",
     "BoltSpec": "is a process function by task; tests/topology/test_changes.py",
 }
 EXEMPT_AGGREGATES = {

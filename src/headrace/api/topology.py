@@ -19,6 +19,7 @@ from headrace.api.topology_parts import (
     add_bolt,
     add_output,
     add_process,
+    add_window,
     end_tuples,
     read_stream,
 )
@@ -162,7 +163,9 @@ class Topology(Job):
     def bolt(self, id: str, what: Any, tasks: int = 1, **options: Any) -> BoltInputs:
         """Declare a bolt: a `hr.Bolt`, a `hr.KeyedProcess`, or an output such as "files:path".
 
-        The options of an output are those of `write`; of a process function `unbounded`.
+        The options of an output are those of `write`; of a process function `unbounded`. With
+        `window=` it is a window function, for the windows of each task: the options are those
+        of `window` and `process`.
         """
         site = call_site()
         part = self._declare(id, what, tasks, options, site)
@@ -259,6 +262,8 @@ class Topology(Job):
             return False
         if not inputs:
             self.plain.report(_no_inputs(part.id), part.site)
+        elif "window" in part.options:
+            part.built = add_window(self.plain, part, inputs)
         elif isinstance(part.what, Bolt):
             part.built = add_bolt(self.plain, part, inputs)
         elif isinstance(part.what, KeyedProcess):

@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from headrace.api.connected import ConnectedStreams
 from headrace.api.handles import StepBuilder
-from headrace.api.stream import ProcessResult, Stream
+from headrace.api.stream import ProcessResult, Stream, WindowResult
 from headrace.clock import millis
 from headrace.errors import PlanError, Site
 from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt
 from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, StreamGrouping
+from headrace.ops.topology.numbered import NUMBER, Numbered
 from headrace.ops.topology.operator import NOTHING, BoltSpec, sent_schema, stream_schemas
 from headrace.plan.columns import unknown
-from headrace.plan.draft import Draft
-from headrace.plan.nodes import Edge
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import LATE, Edge, step_of
 from headrace.plan.signature import output_schema
 from headrace.schema import ddl_type
 
@@ -116,6 +117,46 @@ def add_process(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     return connected.process(part.what, name=part.id, **options)
 
 
+def add_window(draft: Draft, part: Component, inputs: Inputs) -> Stream:
+    """Windows of each task: the key of the window function is the number of the task."""
+    dealt = []
+    for subscription, stream in inputs:
+        _check_fields(draft, subscription, stream)
+        if NUMBER in stream.schema.names:
+            draft.report(_number_taken(subscription), subscription.site)
+        if subscription.grouping.kind == DIRECT:
+            draft.report(_window_direct(part), subscription.site)
+            continue
+        what = Numbered(subscription.grouping, part.tasks)
+        fields = [f for f in stream.schema if f.name != NUMBER]
+        schema = pa.schema([*fields, (NUMBER, pa.int64())]) if fields else UNKNOWN
+        dealt.append(Stream(draft, StepBuilder(draft, stream._edge).chunks(what, schema)))
+    first, *others = dealt or [inputs[0][1]]
+    rows = first.union(*others, name=f"{part.id} inputs") if others else first
+    options = dict(part.options)
+    of_process = {n: options.pop(n) for n in ("schema", "agg", "was") if n in options}
+    cut = rows.key_by(NUMBER).window(**options)
+    return cut.process(part.what, name=part.id, unbounded=True, **of_process)  # so many tasks
+
+
+def _number_taken(subscription: Subscription) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-025",
+        f"{subscription.component!r} has a field {NUMBER!r}, which is what windows call the number "
+        "of their task",
+        "Give the field another name, or leave it out: make a spout of "
+        f"topology.stream({subscription.component!r}).drop({NUMBER!r}).",
+    )
+
+
+def _window_direct(part: Component) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-026",
+        f"the windows of {part.id!r} cannot be read by direct",
+        "Group by fields, or by a function of your own.",
+    )
+
+
 def add_output(draft: Draft, part: Component, inputs: Inputs) -> None:
     """An output as a bolt: each of its tasks writes what is sent to it."""
     sent = []
@@ -142,7 +183,7 @@ def read_stream(
 ) -> Stream:
     """One of the streams of a component; `direct`: for a bolt that reads it so, or not so."""
     node = emitted._edge.node
-    known = [DEFAULT, *node.sides]
+    known = [DEFAULT, *node.sides, *([LATE] if isinstance(emitted, WindowResult) else [])]
     if isinstance(what, Bolt) and type(what).output is None:
         known.remove(DEFAULT)
     if stream not in known:
@@ -152,6 +193,8 @@ def read_stream(
             'Declare it in the bolt: output = "...", or outputs = {"name": "field type, ..."}.',
             site=site,
         )
+    if stream == LATE:
+        return Stream(emitted._draft, Edge(step_of(node), LATE))
     found = emitted if stream == DEFAULT else Stream(emitted._draft, Edge(node, stream))
     is_direct = TO in found.schema.names
     if direct is None:

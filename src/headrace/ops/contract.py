@@ -341,6 +341,10 @@ class ChunkSpec(ABC):
         """Whether these columns are as they were before the step."""
         return False
 
+    def makes(self, column: str) -> str:
+        """What a column is that the step computes, as text that stays; empty: by its name."""
+        return ""
+
     @property
     def chosen_by(self) -> str:
         """What else decides which rows come out, as text that stays."""

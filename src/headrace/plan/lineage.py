@@ -61,8 +61,9 @@ def origins(edge: Edge, column: str) -> dict[str, list[str]]:
     """For each input: what the column is, in terms of the rows of that input."""
     texts: dict[str, set[str]] = {}
     for base, expr in lifted(edge, col(column)):
+        made = base.node.what.makes(column) if isinstance(base.node, Chunks) else ""
         for root in roots(base):
-            texts.setdefault(root, set()).add(expr.sql())
+            texts.setdefault(root, set()).add(made or expr.sql())
     return {root: sorted(texts[root]) for root in sorted(texts)}
 
 
