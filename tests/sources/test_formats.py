@@ -15,6 +15,7 @@ from tests.sources.reading import refusal
 
 from headrace.schema import schema_of
 from headrace.sources import decode
+from headrace.sources.formats import CsvStyle
 
 EVERY = schema_of("i bigint, d double, s string, b boolean, t timestamp, day date, m decimal(9,2)")
 UTC = dt.UTC
@@ -113,7 +114,7 @@ def test_a_quote_stands_around_a_whole_field_or_the_row_is_bad(line, wanted, del
 
     for values in ((line,), (good, line, good), (line, good, line)):
         table, bad, errors = decode(
-            "csv", records(*values), schema_of("i bigint, s string"), delimiter=delimiter
+            "csv", records(*values), schema_of("i bigint, s string"), style=CsvStyle(delimiter)
         )
 
         text = None if wanted is None else wanted.replace(",", delimiter)

@@ -132,3 +132,37 @@ def test_without_rows_or_names_there_is_nothing_to_guess(
     with pytest.raises(PlanError, match=says) as caught:
         job_of(path, **options).check()
     assert "test_guess.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("null", ["NA", ["NA"], ("NA", "-")])
+def test_texts_may_stand_for_null(null: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('n,s\n1,a\nNA,NA\n3,"NA"\n')
+    out = ran(path, tmp_path / "job", null=null).output("out")
+    assert out.to_pylist() == [{"n": 1, "s": "a"}, {"n": None, "s": None}, {"n": 3, "s": "NA"}]
+    declared = ran(path, tmp_path / "other", null=null, schema="n int, s string").output("out")
+    assert declared.to_pylist() == out.to_pylist()
+
+
+@pytest.mark.parametrize("null", [5, None, ["NA", 5]])
+def test_only_texts_stand_for_null(null: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("n\n1\n")
+    assert refused(path, tmp_path / "job", null=null).code == "HR-INPUT-013"
+
+
+def test_a_guessed_column_that_nothing_reads_need_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.sources.guess.SAMPLE", 16)
+    path = tmp_path / "x.csv"
+    path.write_text("k,v,other\na,1,1\na,2,nil\na,x,3\n")
+    for other, found, dead in (("", [1, 2], 1), (", other", [1], 2)):
+        job = hr.Job("unused")
+        read = job.read(f"files:{path}", name="in")
+        read.select(*f"k, v{other}".split(", ")).write("collect:", name="out")
+        driver = Driver(job, tmp_path / f"job{other}", until="end")
+        driver.drain()
+        assert driver.output("out")["v"].to_pylist() == found
+        assert driver.manifest is not None and driver.manifest.counts["in"]["dead"] == dead
+        driver.close()

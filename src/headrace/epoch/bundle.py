@@ -62,6 +62,7 @@ def open_inputs(
                 clock=clock,
                 time=_time_column(r),
                 guessed=r.guessed,
+                used=r.schema.names,
             )
     return sources
 

@@ -202,6 +202,7 @@ class InputRequest:
     bounded: bool
     clock: Clock
     time: str | None = None  # the column of event time
+    used: tuple[str, ...] | None = None  # the columns of the schema that the program reads
     guessed: bool = False  # the schema is what the input itself said when the program was built
 
 

@@ -341,7 +341,8 @@ class FilesSource(Source):
 
 
 def open_files(o: InputRequest) -> Source:
-    refuse_unknown(o, ("header", "delimiter", "splits"))
+    refuse_unknown(o, ("header", "delimiter", "null", "splits"))
+    formats.check_null(o)
     options = {name: value for name, value in o.options.items() if name != "splits"}
     splits = o.options.get("splits")
     check_splits(splits, o.uri)
@@ -366,7 +367,9 @@ def open_files(o: InputRequest) -> Source:
     guess = GuessedColumns(o.home, o.uri, schema) if is_guess else None
     formats.check_schema(format, schema)
     layout: FileLayout = (
-        Parquet(schema) if format == "parquet" else Lines(format, schema, **options)
+        Parquet(schema)
+        if format == "parquet"
+        else Lines(format, schema, **options, used=o.used if is_guess else None)
     )
     return FilesSource(
         pattern, layout, schema, o.clock,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,13 +57,23 @@ def check_csv_header(path: str, header: Sequence[str], schema: pa.Schema) -> Non
             )
 
 
+class CsvStyle(NamedTuple):
+    """How a CSV file is written."""
+
+    delimiter: str = ","
+    nulls: tuple[str, ...] = ()  # texts that stand for null, besides the empty one
+
+
+PLAIN = CsvStyle()
+
+
 def decode_csv(
-    values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, delimiter: str
+    values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, style: CsvStyle
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
-    reasons = _not_records(values, len(names), delimiter)
+    reasons = _not_records(values, len(names), style.delimiter)
     good = _all_but(len(values), reasons)
-    table, wrong = _split(values.take(pa.array(good)), names, delimiter, 0)
+    table, wrong = _split(values.take(pa.array(good)), names, style, 0)
     reasons |= {int(good[i]): why for i, why in wrong.items()}
     places = _all_but(len(values), reasons)  # of the table's rows among the values
     typed = []
@@ -108,7 +118,7 @@ def _all_but(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def _split(
-    values: pa.Array, names: list[str], delimiter: str, base: int
+    values: pa.Array, names: list[str], style: CsvStyle, base: int
 ) -> tuple[pa.Table, dict[int, str]]:
     """The records' fields as binary columns; why a record does not have the right fields."""
     wrong: dict[int, str] = {}
@@ -122,7 +132,7 @@ def _split(
     if not len(values):
         return pa.table({n: pa.array([], pa.binary()) for n in names}), {}
     try:
-        table = _read(values, names, delimiter, refuse)
+        table = _read(values, names, style, refuse)
         if table.num_rows + len(wrong) == len(values):  # else one record ran into the next
             return table, wrong
         why = MISQUOTED
@@ -130,15 +140,15 @@ def _split(
         why = str(cause)
     if len(values) == 1:
         why = LONE_RETURN if b"\r" in values[0].as_py() else why
-        return _split(values[:0], names, delimiter, base)[0], {base: why}
+        return _split(values[:0], names, style, base)[0], {base: why}
     half = len(values) // 2
-    left, a = _split(values[:half], names, delimiter, base)
-    right, b = _split(values[half:], names, delimiter, base + half)
+    left, a = _split(values[:half], names, style, base)
+    right, b = _split(values[half:], names, style, base + half)
     return pa.concat_tables([left, right]), a | b
 
 
 def _read(
-    values: pa.Array, names: list[str], delimiter: str, refuse: Callable[[Any], str]
+    values: pa.Array, names: list[str], style: CsvStyle, refuse: Callable[[Any], str]
 ) -> pa.Table:
     lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     text = b"\n" + pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
@@ -151,11 +161,11 @@ def _read(
             skip_rows=1,  # an empty one, so that a byte order mark is part of a field
         ),
         pacsv.ParseOptions(
-            delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
+            delimiter=style.delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
         ),
         pacsv.ConvertOptions(
             column_types={n: pa.binary() for n in names},
-            null_values=[""],
+            null_values=["", *style.nulls],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
@@ -182,7 +192,7 @@ def decode(
     schema: pa.Schema,
     *,
     columns: Sequence[str] | None = None,
-    delimiter: str = ",",
+    style: CsvStyle = PLAIN,
 ) -> Decoded:
     """The good rows as a table, a mask of the bad ones over `raw`, a reason for each bad one.
 
@@ -194,7 +204,7 @@ def decode(
     if format == "json":
         return _json(values, schema)
     if format == "csv":
-        return _without_nulls(decode_csv(values, schema, columns, delimiter))
+        return _without_nulls(decode_csv(values, schema, columns, style))
     if format in ("text", "bytes"):
         return _one_column(values, schema)
     raise unknown_format(format)
@@ -204,6 +214,18 @@ def default_schema(format: str) -> pa.Schema | None:
     """The schema of a format that brings its own."""
     kinds = {"text": pa.string(), "bytes": pa.binary()}
     return pa.schema([("value", kinds[format])]) if format in kinds else None
+
+
+def check_null(o: InputRequest) -> None:
+    """Refuse an option null= that is no text."""
+    null = o.options.get("null", ())
+    texts = [null] if isinstance(null, str) else null
+    if not isinstance(texts, list | tuple) or not all(isinstance(t, str) for t in texts):
+        raise InputError(
+            "HR-INPUT-013",
+            f"{o.uri!r} has null={null!r}",
+            'Give the text that stands for null in CSV files, null="NA", or a list of such texts.',
+        )
 
 
 def needed_schema(o: InputRequest, format: str) -> pa.Schema:

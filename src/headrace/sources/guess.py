@@ -20,7 +20,8 @@ from headrace.kernel.text_cast import cast_text
 from headrace.schema import TIMESTAMP, ddl_of
 from headrace.sources import formats
 from headrace.sources.contract import write_durably
-from headrace.sources.lines import BOM, split_lines
+from headrace.sources.formats import CsvStyle
+from headrace.sources.lines import BOM, null_texts, split_lines
 from headrace.sources.scan import PathPattern
 
 SAMPLE = 1 << 20  # bytes of a file that are looked at
@@ -54,7 +55,8 @@ def guessed_columns(pattern: PathPattern, uri: str, options: Mapping[str, Any]) 
     for file in pattern.scan():
         with open(file.path, "rb") as opened:
             data = opened.read(SAMPLE).removeprefix(BOM)
-        schema = _of_sample(file.path, data, str(options.get("delimiter", ",")))
+        style = CsvStyle(str(options.get("delimiter", ",")), null_texts(options.get("null", ())))
+        schema = _of_sample(file.path, data, style)
         if schema is not None:
             return schema
     raise _none(
@@ -62,16 +64,16 @@ def guessed_columns(pattern: PathPattern, uri: str, options: Mapping[str, Any]) 
     )
 
 
-def _of_sample(path: str, data: bytes, delimiter: str) -> pa.Schema | None:
+def _of_sample(path: str, data: bytes, style: CsvStyle) -> pa.Schema | None:
     line, newline, rest = data.partition(b"\n")
     body = rest[: rest.rfind(b"\n") + 1] or rest  # without a line that is not whole
     if not newline or not body.strip():
         return None
-    names = formats.csv_header(path, line.decode("utf-8", "replace"), delimiter)
+    names = formats.csv_header(path, line.decode("utf-8", "replace"), style.delimiter)
     texts = pa.schema([(name, pa.string()) for name in names])
     formats.check_csv_header(path, names, texts)
     values, _ = split_lines(body)
-    table, _, _ = formats.decode("csv", values, texts, columns=names, delimiter=delimiter)
+    table, _, _ = formats.decode("csv", values, texts, columns=names, style=style)
     if not table.num_rows:
         return None
     return pa.schema([(name, guessed(table.column(name))) for name in names])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,12 +28,19 @@ BOM = b"\xef\xbb\xbf"
 COLUMNS = b"columns"  # metadata of a raw chunk: the order of a CSV file's columns
 
 
+def null_texts(null: object) -> tuple[str, ...]:
+    """The texts that the option null= names."""
+    return (null,) if isinstance(null, str) else tuple(null)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     format: str
     schema: pa.Schema
     header: bool = True
     delimiter: str = ","
+    null: str | Sequence[str] = ()  # texts of a CSV file that stand for null
+    used: tuple[str, ...] | None = None  # the columns that must fit; None: all
     raw: bool = True
     least: int = LEAST
 
@@ -103,13 +110,15 @@ class Lines:
             position, want = position + whole, BLOCK
 
     def decode(self, chunk: pa.Table) -> Decoded:
-        columns = (chunk.schema.metadata or {}).get(COLUMNS)
+        columns, schema = (chunk.schema.metadata or {}).get(COLUMNS), self.schema
+        if self.used is not None:
+            schema = pa.schema([f for f in schema if f.name in self.used])
         return formats.decode(
             self.format,
             chunk.column(RAW),
-            self.schema,
-            columns=json.loads(columns) if columns else None,
-            delimiter=self.delimiter,
+            schema,
+            columns=json.loads(columns) if columns else self.schema.names,
+            style=formats.CsvStyle(self.delimiter, null_texts(self.null)),
         )
 
     def first_look(self, path: str, extent: Extent, column: str) -> list[pa.ChunkedArray]:

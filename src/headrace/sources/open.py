@@ -6,7 +6,7 @@ the schema; `check` does that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,15 @@ def open_source(
     clock: Clock | None = None,
     time: str | None = None,
     guessed: bool = False,
+    used: Sequence[str] | None = None,
 ) -> Source:
     """The source that `uri` names.
 
     `folder` is the job's, where the input stores what it must remember under its `key`, which
     stays when the input is renamed (if there is none: under its `name`). `until="end"` reads
     what is there at the start and ends. `time` names the column of event time, or is "" if an
-    expression computes it. `guessed`: nobody declared `schema`. Nothing is made by opening.
+    expression computes it. `guessed`: nobody declared `schema`, of which
+    the program reads the columns `used`. Nothing is made by opening.
     """
     clock = clock or SystemClock()
     home = _home(folder, name if key is None else key) if folder else None
@@ -56,7 +58,17 @@ def open_source(
     if format is not None and format not in formats.FORMATS:
         raise formats.unknown_format(format)
     request = InputRequest(
-        uri, rest, schema, format, dict(options or {}), home, until == "end", clock, time, guessed
+        uri,
+        rest,
+        schema,
+        format,
+        dict(options or {}),
+        home,
+        until == "end",
+        clock,
+        time,
+        used=None if used is None else tuple(used),
+        guessed=guessed,
     )
     return KINDS[scheme](request)
 

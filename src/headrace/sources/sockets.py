@@ -114,7 +114,7 @@ class SocketSource(Source):
 
     def decode(self, chunk: pa.Table) -> Decoded:
         values, format = chunk.column(RAW), str(self.format)
-        return formats.decode(format, values, self.schema, delimiter=self._delimiter)
+        return formats.decode(format, values, self.schema, style=formats.CsvStyle(self._delimiter))
 
     def _refuse_forgotten(self, start: int) -> None:
         first = self.received.start
