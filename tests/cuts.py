@@ -61,6 +61,7 @@ CUTS: dict[str, dict[str, int]] = {
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
     "sources.files": {"LEAST_LINES": 1, "GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
+    "sources.spouts": {"MOST_AT_ONCE": 500},  # each is an append to the log
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
     "sources.log": {"LEAST": 1},
@@ -97,6 +98,11 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "callables": {
         "_LONG": "what a digest covers",
+    },
+    "sources.spouts": {
+        "MOST_AHEAD": "how far a spout may be ahead; tests/topology/test_spouts.py",
+        "MOST_TASKS": "a limit that is refused",
+        "SEGMENT": "bytes of a file of the log, which has cuts of its own",
     },
     "ops.topology.bolt": {
         "_LARGE": "elements of an attribute that are watched at every depth",

@@ -80,6 +80,7 @@ from headrace.ops.window.evictors import keep, keep_last, keep_near
 from headrace.ops.window.process import WindowProcess, window_value
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
+from headrace.sources.spouts import Spout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,6 +113,7 @@ __all__ = [
     "ProcessResult",
     "Run",
     "RunError",
+    "Spout",
     "StateError",
     "StepError",
     "StepState",

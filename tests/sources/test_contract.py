@@ -20,6 +20,7 @@ from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
 from headrace.sources.open import KINDS
+from headrace.sources.spouts import Spout, SpoutSource
 from headrace.testing.script import FakeSource, Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
@@ -122,6 +123,38 @@ def lines(tmp: Path) -> Iterator[Case]:
     thread.join()
 
 
+class Numbers(Spout):
+    output = SCHEMA
+    replays = bounded = True
+
+    def open(self, context: Any) -> None:
+        self.at = 0 if context.last is None else context.last + 1
+
+    def next_tuple(self, collector: Any) -> None:
+        if self.at == COUNT:
+            collector.end()
+        else:
+            collector.emit(ROWS[self.at], id=self.at)
+            self.at += 1
+
+
+def spout(tmp: Path) -> Iterator[Case]:
+    opened: list[Source] = []
+
+    def open_one() -> Source:
+        for source in opened:
+            source.close()
+        source = open_source(SpoutSource(Numbers()), folder=str(tmp / "job"), name="in")
+        opened.append(source)
+        source.discover()
+        while not source.ended("0", source.latest("0")):
+            source.discover()
+        return source
+
+    yield Case(open_one)
+    opened[-1].close()
+
+
 def script(tmp: Path) -> Iterator[Case]:
     """What a test says, with marks among the rows."""
     said, page = Script(tmp / "script"), Page(ended=("in",))
@@ -143,6 +176,7 @@ CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "byte topic": log(typed=False),
     "socket": lines,
     "script": script,
+    "spout": spout,
 }
 
 
@@ -278,7 +312,7 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
     before, job = snapshot(tmp_path), str(tmp_path / "job")
     inputs: list[Any] = [
         f"files:{tmp_path}/in", "log:t", "socket:localhost:9", rows(ROWS, SCHEMA),
-        generate(5, lambda i: ROWS[i], schema=SCHEMA),
+        generate(5, lambda i: ROWS[i], schema=SCHEMA), SpoutSource(Numbers()),
     ]  # fmt: skip
 
     for uri in inputs:

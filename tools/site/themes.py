@@ -179,8 +179,8 @@ THEMES = (
         "topologies",
         "Topologies",
         "A job written as spouts and bolts. See :doc:`/docs/guide/topologies`.",
-        public("Topology Bolt"),
-        ("BoltInputs", "Collector", "TaskContext"),
+        public("Topology Spout Bolt"),
+        ("BoltInputs", "Collector", "TaskContext", "SpoutCollector", "SpoutContext"),
     ),
     Theme(
         "patterns",

@@ -40,6 +40,7 @@ from headrace.ops.topology.groupings import (
 )
 from headrace.plan.draft import Draft, bad_name
 from headrace.plan.signature import check_takes
+from headrace.sources.spouts import Spout, SpoutSource
 
 
 @named_arguments
@@ -146,12 +147,16 @@ class Topology(Job):
             return super().dead
 
     def spout(self, id: str, what: Any, tasks: int | None = None, **options: Any) -> None:
-        """Declare where tuples come from: any input, with the options of `read`, or a stream."""
+        """Declare where tuples come from: any input, with the options of `read`, a `hr.Spout`, or
+        a stream."""
         site = call_site()
         part = self._declare(id, what, 1, options, site)
         if part is None:
             return
-        if tasks is not None:
+        if isinstance(what, Spout):
+            with self.plain.attempt(site):
+                what = SpoutSource(what, 1 if tasks is None else tasks)
+        elif tasks is not None:
             self.plain.report(_splits_decide(id), site)
         if isinstance(what, Handle):
             part.built = Stream(self.plain, what._edge)

@@ -35,6 +35,7 @@ from headrace.sinks import Timelines
 from headrace.sinks.ownership import Identity
 from headrace.sources import Source
 from headrace.sources.received import received
+from headrace.sources.spouts import stored_tuples
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import ENDED, Manifest
 from headrace.state.sealed import missing
@@ -192,14 +193,16 @@ def _refuse_unread(inspection: Inspection) -> None:
     if inspection.latest is not None:
         return
     keys = {facts.id for facts in inspection.bundle.reads.values()}
-    for key, place in received(inspection.log.folder).items():
+    folder = inspection.log.folder
+    found = {"lines": received(folder), "tuples": stored_tuples(folder)}
+    for what, key, place in ((w, k, p) for w, places in found.items() for k, p in places.items()):
         if key not in keys:
             raise StateError(
                 "HR-STATE-026",
-                f"input {key!r} has received lines that no batch has read yet, in {str(place)!r}, "
+                f"input {key!r} has received {what} that no batch has read yet, in {str(place)!r}, "
                 f"and job {inspection.name!r} has no input of that name",
                 "Give the input that name until a batch is committed; from then on was= "
-                "renames it. If the lines may be lost, remove that folder.",
+                f"renames it. If the {what} may be lost, remove that folder.",
             )
 
 

@@ -119,6 +119,8 @@ class Run:
             self._tables.start_refreshing()
             if reporter is not None:
                 reporter.started(self)
+                for warning in self._may_lose():
+                    reporter.say(f"{self.name}: WARNING: {warning}")
             self._stall.begin(self._on_stall)
             self._watcher.start()
         except BaseException:
@@ -167,10 +169,15 @@ class Run:
     def status(self) -> Status:
         """Whether it runs, how far it has come, and what is wrong."""
         stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
-        warnings = (*stalled, *self._tables.warnings, *self._growth.warnings)
+        warnings = (*stalled, *self._may_lose(), *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).warnings
         return Status(self._state, self._reported_epoch(), self._error, warnings)
+
+    def _may_lose(self) -> tuple[str, ...]:
+        """What a crash may lose of an input."""
+        sources = self._start.bundle.sources.items()
+        return tuple(f"input {name!r}: {source.loses}" for name, source in sources if source.loses)
 
     @property
     def progress(self) -> Progress | None:

@@ -55,6 +55,11 @@ class Source(Protocol):
     )
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
 
+    @property
+    def loses(self) -> str:
+        """What a crash may lose of this input, said when the job starts; empty if nothing."""
+        return ""
+
     def identity(self) -> dict[str, str]:
         """What this input reads: as long as it is equal, offsets mean the same records.
 

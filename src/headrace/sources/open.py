@@ -22,6 +22,7 @@ from headrace.sources.generate import GenerateSource
 from headrace.sources.log import open_log
 from headrace.sources.memory import MemorySource
 from headrace.sources.sockets import open_socket
+from headrace.sources.spouts import SpoutSource
 
 KINDS = {"files": open_files, "log": open_log, "socket": open_socket}
 
@@ -119,4 +120,6 @@ def _for_job(
         return source.for_job(home)
     if isinstance(source, GenerateSource):
         return source.for_job(home, name, clock, schema)
+    if isinstance(source, SpoutSource):
+        return source.for_job(home, name)
     return source
