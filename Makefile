@@ -9,7 +9,6 @@ READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
 BIN := .venv/bin
 ARGS ?=
-WORKERS ?= 2
 
 help: ## list the verbs
 	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-10s%s\n", $$1, $$2 }' Makefile
@@ -18,8 +17,8 @@ demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
 
 test: check ## everything that must hold: style, types, tests
-	@echo "headrace: pytest in $(WORKERS) processes (each starts Spark once)"
-	@$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@echo "headrace: pytest (starts Spark once)"
+	@$(SPARK) $(BIN)/python -m pytest $(ARGS)
 
 check: ## style and types only (no Java, seconds)
 	@$(READY) echo "headrace: ruff, mypy"

@@ -38,6 +38,12 @@ def _raised(*conditions: str) -> Kind:
     return kind
 
 
+def _no_time(found: Difference) -> bool:
+    theirs = found.theirs
+    overflows = isinstance(theirs, Failure) and theirs.why.startswith("CAST_OVERFLOW")
+    return _failed(found, " is no time") or (overflows and "make_timestamp" in found.text)
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -192,6 +198,9 @@ DESIGN = (
     Design("a date minus a date", _days, ("e - d", "d - date '2024-02-29'")),
     Design("extremely long text", lambda found: _failed(found, "makes more than"),
            ("lpad('a', 16777217, 'x')", "repeat('ab', 8388609)")),
+    Design("`make_timestamp` of parts that are no time", _no_time,
+           ("make_timestamp(2024, 1, 1, 0, 0, cast('NaN' as double))",
+            "make_timestamp(12000, 1, 1, 0, 0, 0)")),
     Design("seconds and microseconds beyond the calendar", _calendar,
            ("from_unixtime(253402300800)", "timestamp_micros(9223372036854775807)")),
 )  # fmt: skip

@@ -448,7 +448,6 @@ def _date_part(args: Sequence[Term]) -> str:
 # What DuckDB's own template says in Spark's SQL as well.
 SHARED = {"nullif", "if", "nvl2", "isnull", "isnotnull", "date_trunc", "unhex"}
 FUNCTIONS: Mapping[str, Template] = {
-    "make_date": "make_date(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT))",
     "make_timestamp": "make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), "
     "CAST({3} AS INT), CAST({4} AS INT), {5})",
     "positive": "(+ {0})", "is_nan": "isnan({0})", "equal_null": "({0} <=> {1})",

@@ -178,7 +178,7 @@ def last_day(column: Column) -> Expr:
     return call("last_day", column_of(column))
 
 
-@function("long long long -> date", "make_date({0}, {1}, {2})", may_fail=True)
+@function("int int int -> date", "make_date({0}, {1}, {2})", may_fail=True)
 def make_date(year: Column, month: Column, day: Column) -> Expr:
     """A date of its parts."""
     return call("make_date", column_of(year), column_of(month), column_of(day))
