@@ -49,6 +49,12 @@ NUMBER = "window_number"  # which of its key's windows a result is of, where row
 TIMINGS = ["early", "on time", "late", "end"]  # the last: rows end it, and the input has ended
 
 
+def timer_clocks(step: EpochStep) -> list[tuple[str, int]]:
+    """The timer tables of a step, and how far each has come."""
+    clocks = {TIMERS: step.clock, MARKS: step.after}
+    return [(n, now) for n, now in clocks.items() if n in step.tables]
+
+
 class WindowFiring:
     def __init__(
         self,

@@ -22,7 +22,7 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg.named import Aggregate, count, max, merge, min, partial
 from headrace.ops.agg.order import places_in_group, run_starts, sorted_by
 from headrace.ops.contract import EpochStep, Operator
-from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
+from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring, timer_clocks
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import (
@@ -216,7 +216,7 @@ class GeneralWindowOperator(Operator):
             return []
         table = step.tables[WINDOWS]
         due = [table.scan(lo, hi) for lo, hi in self._passed(step)]
-        return due + [self._woken(step, name, now) for name, now in self._clocks(step)]
+        return due + [self._woken(step, name, now) for name, now in timer_clocks(step)]
 
     def _passed(self, step: EpochStep) -> list[tuple[int, int]]:
         """The ends of windows that are over now, and of those that are about to be forgotten.
@@ -227,11 +227,6 @@ class GeneralWindowOperator(Operator):
         over, forgotten = step.before + 1, floor_of(step.after, self._windowing.lateness)
         ends = floor_of(step.after, 0)
         return [(MIN_TIME, ends)] if forgotten >= over else [(MIN_TIME, forgotten), (over, ends)]
-
-    def _clocks(self, step: EpochStep) -> list[tuple[str, int]]:
-        """The timer tables, and how far each has come."""
-        clocks = {TIMERS: step.clock, MARKS: step.after}
-        return [(n, now) for n, now in clocks.items() if n in step.tables]
 
     def _woken(self, step: EpochStep, name: str, now: int) -> pa.Table:
         """The windows with a timer that is due; whether it still matters is judged later."""

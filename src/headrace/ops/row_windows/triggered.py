@@ -19,7 +19,7 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg.named import Aggregate, count, max, min
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator
-from headrace.ops.general_windows.firing import MARKS, NUMBER, TIMERS, WINDOWS
+from headrace.ops.general_windows.firing import MARKS, NUMBER, TIMERS, WINDOWS, timer_clocks
 from headrace.ops.general_windows.operator import WindowGroups, first_of_each, row_rounds
 from headrace.ops.general_windows.stored_rows import FROM
 from headrace.ops.general_windows.window_state import EARLIEST, END, LATEST, START, WindowState
@@ -157,7 +157,7 @@ class TriggeredRowOperator(Operator):
             parts, touched, stored = [fresh], [np.ones(fresh.num_rows, np.bool_)], [present]
         due = [] if numbered is None else [self._found(numbered.ended, step)]
         if not (self._windowing.per_row and numbered is not None):
-            due += [self._woken(step, name, now) for name, now in self._clocks(step)]
+            due += [self._woken(step, name, now) for name, now in timer_clocks(step)]
         if ends:
             due.append(_without_end(step.tables[WINDOWS].scan()))
         for windows in (d for d in due if d.num_rows):
@@ -194,11 +194,6 @@ class TriggeredRowOperator(Operator):
         values, present = step.tables[WINDOWS].get(identity)
         return _without_end(side_by_side(identity, values).filter(pa.array(present)))
 
-    def _clocks(self, step: EpochStep) -> list[tuple[str, int]]:
-        """The timer tables, and how far each has come."""
-        clocks = {TIMERS: step.clock, MARKS: step.after}
-        return [(n, now) for n, now in clocks.items() if n in step.tables]
-
     def _woken(self, step: EpochStep, name: str, now: int) -> pa.Table:
         """The windows with a timer that is due; whether it still matters is judged later."""
         timers = step.tables[name]
@@ -216,7 +211,7 @@ class TriggeredRowOperator(Operator):
         """When something is due even if nothing comes."""
         if step.after >= MAX_TIME:
             return
-        firsts = {n: step.tables[n].first_time() for n, _ in self._clocks(step)}
+        firsts = {n: step.tables[n].first_time() for n, _ in timer_clocks(step)}
         waits: dict[str, int] = {n: MAX_TIME if t is None else t for n, t in firsts.items()}
         step.next, step.wake = waits.get(MARKS, MAX_TIME), waits.get(TIMERS, MAX_TIME)
 
