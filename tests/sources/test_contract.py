@@ -19,8 +19,11 @@ from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
+from headrace.sources.loop import LoopSource
 from headrace.sources.open import KINDS
 from headrace.sources.spouts import Spout, SpoutSource
+from headrace.state.loops import Loop
+from headrace.state.manifest import FIRST
 from headrace.testing.script import FakeSource, Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
@@ -165,6 +168,15 @@ def script(tmp: Path) -> Iterator[Case]:
     yield Case(lambda: FakeSource(Script(tmp / "script"), "in", SCHEMA))
 
 
+def loop(tmp: Path) -> Iterator[Case]:
+    """Rows that the job itself has sent back, in several epochs."""
+    sent = Loop(tmp / "job", "again")
+    for epoch, i in enumerate(range(0, COUNT, 1_500)):
+        sent.add(3 * epoch + 2, FIRST, pa.Table.from_pylist(ROWS[i : i + 1_500], SCHEMA))
+    source = LoopSource("again", SCHEMA)
+    yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in"))
+
+
 CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
     "memory in a file": made(rows([r | {"name": r["name"] * 80} for r in ROWS], SCHEMA)),
@@ -177,6 +189,7 @@ CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "socket": lines,
     "script": script,
     "spout": spout,
+    "loop": loop,
 }
 
 

@@ -99,10 +99,12 @@ REFUSED: list[tuple[str, str, Callable[[hr.Topology], object]]] = [
     ("007", "the bolt 'b' reads nothing", lambda t: t.bolt("b", Quiet())),
     ("008", "reads 'lines' twice", lambda t: t.bolt("b", Quiet()).shuffle("lines").all("lines")),
     ("009", "fields names no field of 'lines'", lambda t: t.bolt("b", Quiet()).fields("lines")),
-    ("011", "go round in a circle: a -> b -> c -> a", lambda t: (
+    ("011", "sends tuples back to 'a', and its fields are not declared", lambda t: (
         t.bolt("a", Exclaim()).shuffle("c").shuffle("split"), t.bolt("b", Exclaim()).shuffle("a"),
-        t.bolt("c", Exclaim()).shuffle("b"),
+        t.bolt("c", _Process()).fields("b", "word"),
     )),
+    ("013", "'a' has no stream 'again'", lambda t:
+        t.bolt("a", Exclaim()).shuffle("split").shuffle("a", "again")),
     ("012", "cannot be Split", lambda t: t.bolt("b", Split).shuffle("lines")),
     ("012", "cannot be 3", lambda t: t.bolt("b", 3).shuffle("lines")),
     ("013", "'split' has no stream 'errors'; it has 'default', 'empty'",

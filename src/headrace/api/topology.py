@@ -13,6 +13,7 @@ from typing import Any
 from headrace.api.handles import Handle, other_job
 from headrace.api.job import Job
 from headrace.api.stream import Stream
+from headrace.api.topology_loops import goes_back, read_again, send_back
 from headrace.api.topology_parts import (
     Component,
     Subscription,
@@ -225,44 +226,46 @@ class Topology(Job):
         """Make steps of these components and of all that they read, if they are none yet."""
         if self._building:
             return
+        loops = list[tuple[Component, Subscription]]()
         with self._unbuilt():
             for part in self._in_order(ids):
                 with building_at(part.site):
                     if not self._add(part):
                         self._end_inputs(part)
                 part.done = True
+                loops += [(part, read) for read in part.inputs if self._goes_back(part, read)]
+            for part, read in loops:
+                send_back(self, part, read, self._components[read.component])
 
     def _in_order(self, ids: list[str]) -> list[Component]:
-        """What is to be built, in the order of the program, each after what it reads."""
+        """What is to be built, in the order of the program, each after what it reads, but for what
+        goes back to it: who sends that is built as well."""
         order: dict[str, Component] = {}
-        path: list[str] = []
-        cut: set[str] = set()  # where circles are cut, to judge the rest
 
         def visit(id: str) -> None:
             part = self._components.get(id)
             if part is None or part.done or id in order:
                 return
-            if id in path:
-                self.plain.report(_cycle([*path[path.index(id) :], id]), part.site)
-                cut.add(id)
-                return
-            path.append(id)
-            for subscription in part.inputs:
-                visit(subscription.component)
-            path.pop()
+            back = [read.component for read in part.inputs if self._goes_back(part, read)]
+            for read in part.inputs:
+                if not self._goes_back(part, read):
+                    visit(read.component)
             order.setdefault(id, part)
+            for sender in back:
+                visit(sender)
 
         for id in ids:
             visit(id)
-        for id in cut:
-            order[id].broken = True
         return list(order.values())
+
+    def _goes_back(self, part: Component, read: Subscription) -> bool:
+        return goes_back(part, read, self._components)
 
     def _add(self, part: Component) -> bool:
         """Make a step of a component; False if that cannot be, which has been reported."""
-        if part.broken:
-            return False
-        inputs = [(s, stream) for s in part.inputs if (stream := self._read_by(s)) is not None]
+        inputs = [
+            (s, stream) for s in part.inputs if (stream := self._read_by(part, s)) is not None
+        ]
         if len(inputs) < len(part.inputs):
             return False
         if not inputs:
@@ -287,8 +290,10 @@ class Topology(Job):
             if component is not None and component.built is not None:
                 end_tuples(component.built)
 
-    def _read_by(self, subscription: Subscription) -> Stream | None:
+    def _read_by(self, reader: Component, subscription: Subscription) -> Stream | None:
         id, draft = subscription.component, self.plain
+        if self._goes_back(reader, subscription):
+            return read_again(self, reader, subscription, self._components[id])
         with draft.attempt(subscription.site):
             if id not in self._components:
                 raise _unknown(id, self._components, None)
@@ -397,16 +402,6 @@ def _too_late(id: str) -> PlanError:
         "HR-TOPOLOGY-010",
         f"{id!r} is part of the program already, and gets another input",
         "Say what a bolt reads before .stream(), .check(), .explain() or hr.run.",
-    )
-
-
-def _cycle(ids: list[str]) -> PlanError:
-    """`ids`: each reads the next."""
-    return PlanError(
-        "HR-TOPOLOGY-011",
-        f"tuples would go round in a circle: {' -> '.join(reversed(ids))}",
-        "A batch must come to its end: repeat within a step with stream.iterate, or write to a "
-        'topic, "log:again", and read it as a spout of a second topology.',
     )
 
 

@@ -54,7 +54,6 @@ class Component:
     inputs: list[Subscription] = field(default_factory=list)
     built: Stream | None = None  # what it emits, once it is a step
     done: bool = False
-    broken: bool = False  # it is where a circle of components was cut
 
 
 Inputs = Sequence[tuple[Subscription, Stream]]
@@ -187,12 +186,7 @@ def read_stream(
     if isinstance(what, Bolt) and type(what).output is None:
         known.remove(DEFAULT)
     if stream not in known:
-        raise PlanError(
-            "HR-TOPOLOGY-013",
-            f"{id!r} has no stream {stream!r}; it has {', '.join(map(repr, known)) or 'none'}",
-            'Declare it in the bolt: output = "...", or outputs = {"name": "field type, ..."}.',
-            site=site,
-        )
+        raise no_such_stream(id, stream, known, site)
     if stream == LATE:
         return Stream(emitted._draft, Edge(step_of(node), LATE))
     found = emitted if stream == DEFAULT else Stream(emitted._draft, Edge(node, stream))
@@ -210,6 +204,15 @@ def read_stream(
             site=site,
         )
     return found
+
+
+def no_such_stream(id: str, stream: str, known: list[str], site: Site | None) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-013",
+        f"{id!r} has no stream {stream!r}; it has {', '.join(map(repr, known)) or 'none'}",
+        'Declare it in the bolt: output = "...", or outputs = {"name": "field type, ..."}.',
+        site=site,
+    )
 
 
 def _check_fields(draft: Draft, subscription: Subscription, stream: Stream) -> None:

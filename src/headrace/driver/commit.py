@@ -161,7 +161,7 @@ class Committer:
             splits=(*splits, *absent),
             next_split=before.next_split,
             watermark=max(self._watermark(splits, end.clock), before.watermark),
-            ended=bool(splits) and all(s.state == ENDED for s in splits),
+            ended=self._ended(splits, total),
             ops=self._ops(before, total),
             state=self._state(before, total),
             outputs={name: refs for name, refs in total.staged.items() if refs},
@@ -182,6 +182,11 @@ class Committer:
             metrics=_added(before.metrics, total.metrics),
             timing={phase: round(ms, 1) for phase, ms in total.timing.items()},
         )
+
+    def _ended(self, splits: Sequence[Split], total: Total) -> bool:
+        """Whether every input is at its end, and nothing was sent back that must still be read."""
+        sent_back = any(total.staged.get(name) for name, s in self._sinks.items() if s.loops)
+        return bool(splits) and all(s.state == ENDED for s in splits) and not sent_back
 
     def _writes(self, epoch: int, before: Manifest, total: Total) -> dict[str, OutputFacts]:
         """What is known of each output, with the last epoch in which it had rows."""

@@ -69,6 +69,7 @@ class Planner:
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
         self._waiting = 0  # rows that were there at the last look
+        self._all_read = False  # every input was at its end before, and nothing goes round
 
     # how far the job is
 
@@ -133,6 +134,10 @@ class Planner:
                     next_id += 1
                 moved.append(self._awake(split, now))
         newest = [self._latest(s) for s in moved]
+        self._all_read = all(
+            s.at == end if self._sources[s.input].loops else s.state == ENDED
+            for s, end in zip(moved, newest, strict=True)
+        )
         allowed = self._allow(moved, newest, self._held_back(moved, newest, now))
         return [
             self._settled(s, at, latest, now)
@@ -153,7 +158,7 @@ class Planner:
 
     def _latest(self, split: Split) -> Any:
         source = self._sources[split.input]
-        if not self._only_now and (source.bounded or not self._ending):  # it knows its end
+        if source.loops or (not self._only_now and (source.bounded or not self._ending)):
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
@@ -232,6 +237,8 @@ class Planner:
 
     def _ended(self, split: Split, at: Any, latest: Any) -> bool:
         source = self._sources[split.input]
+        if source.loops:
+            return self._all_read
         pinned = self._ending and not source.bounded
         return bool(at == latest and (pinned or source.ended(split.name, at)))
 

@@ -107,6 +107,7 @@ class EpochWriter:
 
 class Sink(Protocol):
     schema: pa.Schema
+    loops: bool = False  # the job itself reads it
 
     @property
     def guarantee(self) -> str:

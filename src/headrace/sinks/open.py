@@ -28,10 +28,12 @@ from headrace.sinks.durable import check_bytes, damaged
 from headrace.sinks.files import COLLECT, FILES, collect_folder
 from headrace.sinks.formats import format_of, without_dictionaries
 from headrace.sinks.log import LOG
+from headrace.sinks.loop import LOOP, SCHEME
 from headrace.sinks.ownership import find
 from headrace.state.epochs import EpochLog
 
 KINDS = {"files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT}
+_MADE = {SCHEME: LOOP}  # by a topology, never by a user
 
 
 def open_sink(
@@ -43,19 +45,22 @@ def open_sink(
     key: str | None = None,
 ) -> Sink:
     """The sink that `uri` names, for output `name` of the job in `folder`."""
-    check_kind(uri)
     scheme, _, rest = uri.partition(":")
+    if scheme not in _MADE:
+        check_kind(uri)
     key = name if key is None else key
     request = OutputRequest(uri, rest, schema, dict(options or {}), folder, name, key)
-    KINDS[scheme].check(request)
-    return KINDS[scheme].open(request)
+    kind = (KINDS | _MADE)[scheme]
+    kind.check(request)
+    return kind.open(request)
 
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
     kind = description["kind"]
-    check_kind(f"{kind}:{description['place']}")  # another version may have written it
-    rest, options = KINDS[kind].reopen(description)
+    if kind not in _MADE:
+        check_kind(f"{kind}:{description['place']}")  # another version may have written it
+    rest, options = (KINDS | _MADE)[kind].reopen(description)
     schema = unpacked(description["schema"])
     return open_sink(f"{kind}:{rest}", schema, options, folder, name, key)
 

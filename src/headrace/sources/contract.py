@@ -53,6 +53,7 @@ class Source(Protocol):
     label: ClassVar[str] = (
         ""  # of one made in a program: the name of its input if the program has none
     )
+    loops: bool = False  # the job itself writes it, so it ends when all others have
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
 
     @property

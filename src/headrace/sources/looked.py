@@ -14,6 +14,7 @@ from typing import Any
 from headrace.errors import InputError, Site
 from headrace.sources.contract import Offset
 from headrace.sources.generate import GenerateSource
+from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 
 ENDLESS_ROWS = 10_000  # of a generator without a total
@@ -46,6 +47,13 @@ def to_look_at(uri: str | Any, name: str, site: Site | None = None) -> Any:
                 site=site,
             )
         return uri
+    if isinstance(uri, LoopSource):
+        raise InputError(
+            "HR-INPUT-018",
+            f"the tuples of {name!r} go round, from batch to batch, and a look is one batch",
+            "Run the job; or look at what does not depend on them.",
+            site=site,
+        )
     if isinstance(uri, GenerateSource):
         total = ENDLESS_ROWS if uri.total is None else uri.total
         return replace(uri, rate=None, total=total)

@@ -20,6 +20,7 @@ from headrace.sources.contract import InputRequest, Source
 from headrace.sources.files import open_files
 from headrace.sources.generate import GenerateSource
 from headrace.sources.log import open_log
+from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
@@ -116,7 +117,7 @@ def _for_job(
             f"input {name!r} has no end to run to",
             'Give it a total, or run without until="end".',
         )
-    if isinstance(source, MemorySource):
+    if isinstance(source, MemorySource | LoopSource):
         return source.for_job(home)
     if isinstance(source, GenerateSource):
         return source.for_job(home, name, clock, schema)

@@ -26,7 +26,7 @@ from headrace.errors import RunError
 from headrace.files import replacing
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink
-from headrace.sources import Source
+from headrace.sources import Source, open_source
 from headrace.sources.contract import Chunk, Range
 
 _FILE = "script.json"
@@ -248,14 +248,24 @@ def _inputs(
     clock: Clock,
     ids: Ids,
 ) -> dict[str, Source]:
-    return {r.name: FakeSource(script, r.name, schemas[r.name], r.uri) for r in program.sources()}
+    return {
+        r.name: open_source(r.uri, folder=folder, name=r.name)  # the job itself writes it
+        if getattr(r.uri, "loops", False)
+        else FakeSource(script, r.name, schemas[r.name], r.uri)
+        for r in program.sources()
+    }
 
 
 def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
     return {
-        w.name: open_sink("collect:", w.schema, None, folder, w.name, ids[w.name])
+        w.name: open_sink(_uri(w.uri), w.schema, None, folder, w.name, ids[w.name])
         for w in program.outputs()
     }
+
+
+def _uri(uri: str) -> str:
+    """Rows that go round go round; all others are collected."""
+    return uri if uri.startswith("loop:") else "collect:"
 
 
 # Times and durations as a test writes them.
