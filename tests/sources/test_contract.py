@@ -22,7 +22,7 @@ from headrace.sources import Source, generate, open_source, rows
 from headrace.sources.loop import LoopSource
 from headrace.sources.open import KINDS
 from headrace.sources.spouts import Spout, SpoutSource
-from headrace.state.loops import Loop
+from headrace.state.loops import LoopFolder
 from headrace.state.manifest import FIRST
 from headrace.testing.script import FakeSource, Page, Script
 
@@ -170,7 +170,7 @@ def script(tmp: Path) -> Iterator[Case]:
 
 def loop(tmp: Path) -> Iterator[Case]:
     """Rows that the job itself has sent back, in several epochs."""
-    sent = Loop(tmp / "job", "again")
+    sent = LoopFolder(tmp / "job", "again")
     for epoch, i in enumerate(range(0, COUNT, 1_500)):
         sent.add(3 * epoch + 2, FIRST, pa.Table.from_pylist(ROWS[i : i + 1_500], SCHEMA))
     source = LoopSource("again", SCHEMA)

@@ -12,7 +12,7 @@ import headrace as hr
 from headrace.errors import HeadraceError
 from headrace.look.in_process import Driver
 from headrace.state.faults import hooked
-from headrace.state.loops import Loop
+from headrace.state.loops import LoopFolder
 from headrace.testing import Harness, drive
 from headrace.testing.harness import tables_of
 
@@ -143,7 +143,7 @@ def test_rows_of_a_circle_that_were_removed_are_missed(tmp_path: Path) -> None:
     for _ in range(4):
         driver.epoch()
     driver.close()
-    loop = Loop(tmp_path, "step.again to step")
+    loop = LoopFolder(tmp_path, "step.again to step")
     files = sorted(loop.path.iterdir())
     assert len(files) >= 2
     files[-1].unlink()

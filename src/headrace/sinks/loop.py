@@ -20,7 +20,7 @@ from headrace.sinks.contract import (
     Timelines,
 )
 from headrace.sinks.durable import Staging, check_writable
-from headrace.state.loops import Loop
+from headrace.state.loops import LoopFolder
 
 SCHEME = "loop"
 
@@ -31,7 +31,7 @@ class LoopSink(Sink):
 
     def __init__(self, o: OutputRequest) -> None:
         self.schema, self._name, self._output = o.schema, o.rest, o.name
-        self._loop, self._staging = Loop(o.folder, o.rest), Staging(o.staged)
+        self._loop, self._staging = LoopFolder(o.folder, o.rest), Staging(o.staged)
 
     def describe(self) -> Description:
         return {

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.errors import InputError
 from headrace.schema import ddl_of
 from headrace.sources.contract import BEGINNING, Chunk, Range, Source, even_cuts, refuse_shorter
-from headrace.state.loops import Loop, place_of
+from headrace.state.loops import LoopFolder, place_of
 
 _SPLIT = "0"
 
@@ -87,7 +87,7 @@ class LoopSource(Source):
         for offset in offsets.values():
             self._loop().forget(offset)
 
-    def _loop(self) -> Loop:
+    def _loop(self) -> LoopFolder:
         if self._folder is None:
             raise InputError("HR-INPUT-013", "a loop needs a job's folder", "Read it in a job.")
-        return Loop(self._folder, self._name)
+        return LoopFolder(self._folder, self._name)

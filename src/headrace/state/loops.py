@@ -42,7 +42,7 @@ class LoopFile:
         return f"{self.epoch:012d}-{self.before:012d}-{checks}.arrow"
 
 
-class Loop:
+class LoopFolder:
     """The files of one loop of the job in `folder`."""
 
     def __init__(self, folder: str | Path, name: str) -> None:
