@@ -69,7 +69,6 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1, "LOOK": 1},
     "sources.received": {"SEGMENT": 256},
     "sources.sockets": {"LEAST": 1, "PIECE": 1},
-    "state.loops": {"ROW_BITS": "of a place: the number of a row in the file of its epoch"},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
     "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
@@ -362,6 +361,9 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "state.epochs": {
         "EpochLog.prune(most)": "drawn in its tests",
+    },
+    "state.loops": {
+        "ROW_BITS": "of a place: the number of a row in the file of its epoch",
     },
     "state.runs": {
         "_ALIGN": "the format",
