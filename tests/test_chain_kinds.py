@@ -27,6 +27,7 @@ EXEMPT = {
     "Select": "is part of a SelectChain in a program",
     "Python": "is part of a PythonChain in a program",
     "Numbered": "is a part of windowed bolts; tests/topology/test_windows.py",
+    "Repartition": "has no state; tests/streams/test_streamlets.py",
     "BoltSpec": "is a process function by task; tests/topology/test_changes.py",
 }
 EXEMPT_AGGREGATES = {

@@ -86,7 +86,7 @@ _SAYINGS = {  # what has no counterpart of one name, or is done otherwise
     "over row_number rank lag lead": (
         'Running values of a key are key_by("k").agg(...), of windows window(...).agg(...).'
     ),
-    "cache persist repartition checkpoint": (
+    "cache persist checkpoint": (
         "Leave it out: a job stores its state, and divides its rows, by itself."
     ),
     "flatten explode_outer posexplode": (

@@ -25,7 +25,8 @@ WITHOUT_STATE = {
     "named", "filter", "where", "select", "with_columns", "drop", "rename", "map", "flat_map",
     "explode", "map_batches", "tap", "split", "union", "key_by", "window", "broadcast", "connect",
     "write", "map_async", "repeat", "table", "schema", "name", "keys", "unkeyed", "late",
-    "branch", "transform", "head", "show",
+    "branch", "transform", "head", "show", "repartition", "clone", "log", "consume", "to_sink",
+    "reduce_by_key_and_window",
 }  # fmt: skip
 
 Build = Callable[..., Any]

@@ -24,6 +24,7 @@ from headrace.api.python_columns import is_types, with_python_columns
 from headrace.api.ranking import window_top
 from headrace.api.small_operators import Branches, SharedMethods, exploded
 from headrace.api.stateful import NeedsKey, needs_no_key, refuse_unkeyed
+from headrace.api.streamlets import Streamlets
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
 from headrace.callables import is_lambda
@@ -51,6 +52,7 @@ class Stream(
     SharedMethods["Stream", "TimedResult", "JoinResult", "keyed.Table"],
     NeedsKey["Stream", "TimedResult", "JoinResult", "keyed.Table"],
     AsyncMapping["Stream", "TimedResult", "JoinResult", "keyed.Table"],
+    Streamlets["Stream", "TimedResult", "JoinResult", "keyed.Table"],
     Repeating,
 ):
     """A stream of rows. Streams are values: every method returns a new one."""
