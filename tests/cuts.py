@@ -353,6 +353,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.layout": {
         "ENDS": "what a fingerprint covers",
     },
+    "plan.picture": {
+        "_DOTS": "what is drawn",
+        "_LONGEST": "what is drawn",
+    },
     "sources.lines": {
         "COUNTED": "how far lines are counted for a message",
     },

@@ -15,6 +15,7 @@ import typer
 import headrace as hr
 from headrace.cli.loading import load_job
 from headrace.engine.interrupts import acting, say_stopped
+from headrace.errors import StateError
 
 File = Annotated[
     Path, typer.Argument(help="A Python file that makes a job.", metavar="FILE", show_default=False)
@@ -51,6 +52,11 @@ ForGood = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
+PicturePath = Annotated[
+    Path | None,
+    typer.Option("--svg", help="Draw it into this file instead.", metavar="FILE", dir_okay=False,
+                 writable=True),
+]  # fmt: skip
 Until = Annotated[
     Literal["now", "end"] | None,
     typer.Option(
@@ -132,18 +138,31 @@ def _leave(name: str, number: int) -> None:
     os._exit(0)
 
 
-def explain(file: File, job: Name = None, as_json: AsJson = False) -> None:
+def explain(file: File, job: Name = None, as_json: AsJson = False, svg: PicturePath = None) -> None:
     """Show how the job in FILE will run, without running it.
 
     Which steps run together, where rows are sent between tasks, which steps run as Python and
     why, and what each output guarantees. Reads no input and needs no Spark.
 
-    Example: [bold]headrace explain examples/fire_alarm.py[/bold]
+    --svg draws it instead: steps, their tasks, and how rows are dealt out to them.
+
+    Example: [bold]headrace explain examples/fire_alarm.py --svg plan.svg[/bold]
     """
     from headrace.driver.start import guarantees
 
     program = load_job(file, job)
     explanation = program.explain(guarantees(program.program()))
+    if svg is not None:
+        try:
+            svg.write_text(explanation.svg, encoding="utf-8")
+        except OSError as error:
+            raise StateError(
+                "HR-CLI-022",
+                f"{str(svg)!r} cannot be written: {error.strerror}",
+                "Choose a folder that exists and that you may write to.",
+            ) from error
+        typer.echo(f"drawn: {svg}", err=True)
+        return
     typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
 
 

@@ -24,6 +24,7 @@ from headrace.plan.nodes import (
     Stateful,
     Write,
 )
+from headrace.plan.picture import svg_of
 from headrace.plan.program import Program
 
 INDENT = "  "
@@ -31,7 +32,7 @@ INDENT = "  "
 
 @dataclass(frozen=True)
 class Explanation:
-    """`print` it; `.text` and `.json` (plain values, ready to dump) say the same."""
+    """`print` it; `.text`, `.json` (plain values, ready to dump) and `.svg` say the same."""
 
     program: Program
     guarantees: Mapping[str, str]
@@ -51,6 +52,11 @@ class Explanation:
     def json(self) -> dict[str, Any]:
         """The plan as plain values."""
         return _data(self.program, self.guarantees)
+
+    @cached_property
+    def svg(self) -> str:
+        """The plan as a picture."""
+        return svg_of(self.json)
 
 
 def explain(program: Program, guarantees: Mapping[str, str] | None = None) -> Explanation:
@@ -108,8 +114,10 @@ def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
     what = "partial aggregates" if node.what.sends_partials else "rows"
     every = edge in [node.inputs[i] for i in node.broadcast]
     dealt = node.what.dealt(node.inputs.index(edge))
+    tasks = getattr(node.what, "tasks", None)  # of a step that has its own
     return {
         **({"dealt": dealt} if dealt else {}),
+        **({"tasks": tasks} if tasks else {}),
         "to": node.name,
         "from": port_name(edge),
         "what": what,
