@@ -12,6 +12,7 @@ from typing import Any, Generic, overload
 
 import pyarrow as pa
 
+from headrace.api.graph import EdgeStream, edges_of
 from headrace.api.handles import (
     JoinT,
     Results,
@@ -383,3 +384,14 @@ class SharedMethods(
     Looking,
 ):
     """Methods of streams with a key and without."""
+
+    def edges(
+        self, src: str, dst: str, *, name: str | None = None, was: str | None = None
+    ) -> EdgeStream[StreamT, TimedT]:
+        """The rows as edges of a graph between the vertices of two columns: see `EdgeStream`.
+
+        On a keyed stream each key is a graph of its own. An edge has no direction; a row in which
+        a vertex is null is a dead letter.
+        """
+        edge = edges_of(self._step(name, was), self._keys, src, dst)
+        return EdgeStream(self._draft, edge, self._keys, (src, dst), self._kinds[:2])

@@ -259,8 +259,9 @@ def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:
-    """The same table with the rows of these hashes alone; what all slots know lies under none."""
-    if table.spec.everywhere:
+    """The same table with the rows of these hashes alone; what all slots know lies under none,
+    and of what lies by parts of a key the view finds those of the key."""
+    if table.spec.everywhere or table.spec.by_part:
         return table
     if not table.spec.timed:
         rows = table.match(hashes)

@@ -1,0 +1,1 @@
+"""Graphs over streams of edges: components, degrees, triangles, spanners, sparsifiers."""
