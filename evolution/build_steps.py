@@ -293,6 +293,16 @@ def _top(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return keyed.top(2, by=s.column, unbounded=True, **_named(s)), ("id", "rank", SIGN)
 
 
+def _components(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    graph = sides[0].key_by(*s.keys).edges("x", "y")
+    return graph.components(unbounded=True, **_named(s)), ("vertex", "component", SIGN)
+
+
+def _degrees(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    graph = sides[0].key_by(*s.keys).edges("x", "y")
+    return graph.degrees(unbounded=True, **_named(s)), ("vertex", "degree", SIGN)
+
+
 def _match(s: Step, sides: list[hr.Stream], time: str) -> Built:
     pattern = hr.pattern("a", "x = 1").then("b", "x = 2").within(_near(s))
     chosen = {"first": "a.id", "second": "b.id"}
@@ -352,6 +362,7 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
+    "components": _components, "degrees": _degrees,
     "batch": _batch, "sample": _sample, "suppress": _suppress, "folded": _folded,
     "reduced": _reduced, "merged": _merged, "versions": _versions, "evicted": _evicted,
 }  # fmt: skip

@@ -48,6 +48,8 @@ KINDS: dict[str, Kind] = {
     "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
     "throttle": Kind(timed=True, length=OPEN), "limit": Kind(timed=True),
     "top": Kind(timed=True, order=False, emits=NET, column=True),
+    "components": Kind(timed=True, order=False, emits=NET),
+    "degrees": Kind(timed=True, order=False, emits=NET),
     "match": Kind(timed=True, order=False, emits=TIME, length=OPEN),
     "batch": Kind(timed=True, emits=TIME, length=OPEN),
     "sample": Kind(timed=True, order=False, emits=TIME, length=REFUSED),

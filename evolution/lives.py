@@ -71,7 +71,7 @@ def _settings(step: Step) -> tuple[object, ...]:
 
 def _in_time(step: Step) -> bool:
     """Whether another input, or length, changes what is late and what is over."""
-    return step.timed and step.kind != "top"
+    return step.timed and step.kind not in ("top", "components", "degrees")
 
 
 def _mark(i: Input, begun: Sequence[Begun], read: Read) -> float:

@@ -45,6 +45,8 @@ def nets(life: Life, *, closed: bool) -> list[Counts]:
     """What may be true of a board now."""
     if life[0].step.kind == "top":
         return [Counter(_board(life))]
+    if life[0].step.kind in ("components", "degrees"):
+        return [Counter(_graph(life))]
     return boards(life, *watermarks(life, closed=closed))
 
 
@@ -257,3 +259,21 @@ def _board(life: Life) -> Iterator[Emitted]:
         best = sorted(held, key=lambda one: (-one.row[column], one.time))[:2]
         for rank, one in enumerate(best, 1):  # in the order of arrival, if all is equal
             yield key, one.row["id"], rank, 1
+
+
+def _graph(life: Life) -> Iterator[Emitted]:
+    """The smallest vertex that each is connected with, or the number of its neighbours."""
+    for key, held in by_key(seen(life)).items():
+        edges = {(one.row["x"], one.row["y"]) for one in held}
+        near: dict[int, set[int]] = {v: set() for edge in edges for v in edge}
+        for a, b in edges:
+            near[a].add(b)
+            near[b].add(a)
+        for vertex in near:
+            reached, waiting = set[int](), [vertex]
+            while waiting:
+                reached.add(at := waiting.pop())
+                waiting += near[at] - reached
+            degree = len(near[vertex] - {vertex})
+            found = min(reached) if life[0].step.kind == "components" else degree
+            yield key, vertex, found, 1

@@ -43,6 +43,8 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.agg.order": {"_LIMIT": 1, "_SHORT": 1},
     "ops.agg.span": {"_BAND": 1},
     "ops.agg.sums": {"_LIMIT": 1},
+    "ops.graph.search": {"_FIRST": 1, "_LARGEST": 1, "_REACHED": 1},
+    "ops.graph.triangles": {"_PAIRS": 1},
     "ops.join.interval": {"LEAST": 1},
     "ops.join.pairs": {"_ROOM": 1},
     "ops.panes.firing": {"_BAND": 1, "_FEW_KEYS": 1, "_SHORT": 1, "_SPARSE": 1},
@@ -81,6 +83,9 @@ CUTS: dict[str, dict[str, int]] = {
 OTHERS: dict[str, dict[str, str]] = {
     "api.async_calls": {
         "AsyncMapping.map_async(concurrency)": "the user's; drawn in its tests",
+    },
+    "api.graph": {
+        "_SMALLEST": "a limit that is refused",
     },
     "api.job": {
         "MOST_SLOTS": "a limit that is refused",
@@ -296,6 +301,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "ops.sketch.library": {"DEVIATIONS": "what a bound means"},
     "ops.general_windows.operator": {
         "_ROUNDS": "what 64 bits hold",
+    },
+    "ops.graph.sampled_triangles": {
+        "_RANKS": "what 63 bits hold",
     },
     "ops.pattern.automaton": {
         "_EDGES": "a limit that is refused",

@@ -96,6 +96,26 @@ def test_a_long_path_that_comes_from_its_ends_is_one_component() -> None:
     assert set(last.values()) == {0}
 
 
+def test_the_changes_make_a_table_however_late_edges_come() -> None:
+    """A later change never has an earlier time, so the latest by event time is the last."""
+    made = hr.Job("table")
+    rows = made.read("log:x", schema="a bigint, b bigint, at bigint", name="x", time="at",
+                     delay="1s")  # fmt: skip
+    changed = rows.edges("a", "b").components(unbounded=True, name="c")
+    table = changed.where("change = '+'").drop("change").table("vertex", unbounded=True)
+    table.changes(name="t").write("collect:", name="out")
+    net = Counter[tuple[int, int]]()
+    with Harness(made) as test:
+        for a, b, at in ((5, 6, 900), (4, 5, 300), (6, 9, 100), (2, 9, 800), (1, 2, 200)):
+            test.send("x", [{"a": a, "b": b, "at": at}])
+            test.crash()
+        test.end()
+        for row in test.output("out"):
+            net[row["vertex"], row["component"]] += 1 if row["change"] == "+" else -1
+    assert +net == Counter((v, 1) for v in (1, 2, 4, 5, 6, 9))
+    assert not -net
+
+
 def test_what_is_emitted_has_the_event_time_of_what_changed_it() -> None:
     made = hr.Job("timed")
     rows = made.read("log:x", schema="a bigint, b bigint, at bigint", name="x", time="at",

@@ -382,6 +382,35 @@ CASES: dict[str, Case] = {
         {"per": lambda s: s.throttle(1, per="2h", name="s")},
         {"rows": lambda s: s.throttle(2, per="1h", name="s")},
     ),
+    "edges": keyed_case(
+        lambda s: s.edges("x", "y").components(**S),
+        {
+            "vertices": lambda s: s.edges("x", "made").components(**S),
+            "computed vertices": lambda s: doubled(s).edges("x", "y").components(**S),
+            "texts": lambda s: s.unkeyed.with_columns(x="cast(x as string)", y="cast(y as string)")
+            .key_by("k").edges("x", "y").components(**S),
+            "degrees": lambda s: s.edges("x", "y").degrees(**S),
+        },
+    ),
+    "edges degrees": keyed_case(
+        lambda s: s.edges("x", "y").degrees(**S),
+        {"distribution": lambda s: s.edges("x", "y").degree_distribution(**S)},
+    ),
+    "edges degree_distribution": keyed_case(
+        lambda s: s.edges("x", "y").degree_distribution(**S),
+        {"vertices": lambda s: s.edges("x", "made").degree_distribution(**S)},
+    ),
+    "edges triangles": keyed_case(
+        lambda s: s.edges("x", "y").triangles(sample=20, **S),
+        {
+            "size": lambda s: s.edges("x", "y").triangles(sample=30, **S),
+            "seed": lambda s: s.edges("x", "y").triangles(sample=20, seed=1, **S),
+        },
+    ),
+    "edges spanner": keyed_case(
+        lambda s: s.edges("x", "y").spanner(2, **S),
+        {"k": lambda s: s.edges("x", "y").spanner(3, **S)},
+    ),
     "limit": keyed_case(
         lambda s: s.limit(2, **S),
         {"rows": lambda s: s.limit(3, **S)},

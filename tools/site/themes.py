@@ -95,10 +95,10 @@ THEMES = (
         "program",
         "Programs and streams",
         "A job reads inputs; every method of a stream adds a step and returns the stream after it. "
-        "See :doc:`/docs/guide/programs`, :doc:`/docs/guide/operators`, :doc:`/docs/guide/async` "
-        "and :doc:`/docs/guide/iterate`.",
+        "See :doc:`/docs/guide/programs`, :doc:`/docs/guide/operators`, :doc:`/docs/guide/async`, "
+        ":doc:`/docs/guide/iterate` and :doc:`/docs/guide/graphs`.",
         public("Job Stream KeyedStream resource"),
-        ("Branches", "TimedResult", "BroadcastStream", "Loop", "Explanation"),
+        ("Branches", "EdgeStream", "TimedResult", "BroadcastStream", "Loop", "Explanation"),
     ),
     Theme(
         "inputs-and-outputs",

@@ -17,7 +17,7 @@ from headrace.hints import named_arguments, no_such_name
 from headrace.ops.agg.named import collect
 from headrace.ops.graph.components import COMPONENT, Components
 from headrace.ops.graph.degrees import DEGREE, VERTICES, DegreeDistribution, Degrees
-from headrace.ops.graph.edges import CHANGE, VERTEX, Edges, GraphSpec, can_be_vertex
+from headrace.ops.graph.edges import CHANGE, VERTEX, EdgeColumns, GraphSpec, can_be_vertex
 from headrace.ops.graph.in_windows import LISTS, WEIGHT, Sparsifier, WindowTriangles
 from headrace.ops.graph.sampled_triangles import ERROR, TRIANGLES, SampledTriangles
 from headrace.ops.graph.spanner import Spanner
@@ -35,13 +35,13 @@ def edges_of(step: StepBuilder, keys: tuple[str, ...], src: str, dst: str) -> Ed
     before = len(step.draft.problems)
     _check(step, keys, src, dst)
     if len(step.draft.problems) > before or not len(step.schema):
-        return step.chunks(Edges(src, dst), UNKNOWN)
+        return step.chunks(EdgeColumns(src, dst), UNKNOWN)
     names = list(dict.fromkeys([*keys, src, dst]))
     edge = StepBuilder(step.draft, step.edge).columns("select", {n: col(n) for n in names})
     after = StepBuilder(step.draft, edge, step.name, step.was)
     plain = {n: plain_type(edge.schema.field(n).type) for n in (src, dst)}
     fields = [f if f.name in keys else pa.field(f.name, plain[f.name]) for f in edge.schema]
-    return after.chunks(Edges(src, dst), pa.schema(fields))
+    return after.chunks(EdgeColumns(src, dst), pa.schema(fields))
 
 
 def _check(step: StepBuilder, keys: tuple[str, ...], src: str, dst: str) -> None:

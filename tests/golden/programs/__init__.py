@@ -6,7 +6,7 @@ they are in: steps without a name are known by the functions before them, aggreg
 by their module and class.
 """
 
-from tests.golden.programs import edges, joins, state, streams, topologies, windows
+from tests.golden.programs import edges, graphs, joins, state, streams, topologies, windows
 from tests.golden.programs.base import PROGRAMS, Program
 
-__all__ = ["PROGRAMS", "Program", "edges", "joins", "state", "streams", "topologies", "windows"]
+__all__ = ["PROGRAMS", "Program", "edges", "graphs", "joins", "state", "streams", "topologies", "windows"]

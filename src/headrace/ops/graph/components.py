@@ -31,7 +31,7 @@ from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 COMPONENT = "component"
-OF_VERTEX, MEMBERS = "component of vertex", "vertices of component"
+OF_VERTEX, MEMBERS = "vertices", "members"
 _LABEL = "c"
 
 
@@ -53,12 +53,12 @@ class Components(GraphSpec):
 class _ComponentsOperator(GraphOperator):
     def tables(self) -> tuple[TableSpec, ...]:
         of_vertex = self.table(OF_VERTEX, ["v"], [(_LABEL, self.type)])
-        return (of_vertex, self.table(MEMBERS, [_LABEL, "v"]))
+        return (of_vertex, self.table(MEMBERS, [_LABEL, "v"]), self.newest())
 
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
-        batch = self.batch(step.arrived)
+        batch = self.batch(step.arrived, step)
         stored, present = step.tables[OF_VERTEX].get(batch.vertices)
         label = pc.coalesce(flat(stored.column(_LABEL)), flat(batch.vertices.column("v")))
         names = self.under(batch.vertices, {_LABEL: label})  # a new vertex is its own component

@@ -59,12 +59,13 @@ class _DegreesOperator(GraphOperator):
         return (
             self.table(DEGREES, ["v"], [(_COUNT, pa.int64())]),
             self.table(EDGES, ["a", "b"]),
+            self.newest(),
         )
 
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
-        batch = self.batch(step.arrived)
+        batch = self.batch(step.arrived, step)
         more = self._new_edges(batch, step)
         stored, present = step.tables[DEGREES].get(batch.vertices)
         before = integers(stored.column(_COUNT))

@@ -29,6 +29,7 @@ from headrace.ops.keys import KeyColumns, in_order, key_numbers
 from headrace.ops.tables import derived_rows
 from headrace.state.table import TableSpec
 
+NEWEST = "newest"
 VERTEX, CHANGE = "vertex", pa.field("change", pa.string())
 _UPPER, _HALF = np.uint64(0xFFFFFFFF00000000), np.uint64(32)
 
@@ -39,7 +40,7 @@ def can_be_vertex(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class Edges(ChunkSpec):
+class EdgeColumns(ChunkSpec):
     """Rows as edges: the smaller vertex first; one without a vertex fails."""
 
     src: str
@@ -85,7 +86,6 @@ class GraphSpec(Spec):
     vertex: str  # the type of vertices, as text
 
     endless = True
-    by_event_time = False
     changes = True  # its results are changes, with the column that says so
 
     @property
@@ -93,7 +93,7 @@ class GraphSpec(Spec):
         return (self.src, self.dst)
 
     def shape(self) -> dict[str, Any]:
-        return {"vertex": self.vertex}
+        return {"edges": [self.src, self.dst], "vertex": self.vertex}
 
     @property
     def bound(self) -> str:
@@ -108,7 +108,7 @@ class EdgeBatch:
     u: Index
     v: Index
     vertices: pa.Table  # by number: hash, key and vertex
-    latest: Index  # by number: the newest event time of the batch in its graph
+    latest: Index  # by number: the newest event time so far of its graph
 
     def first_of_each(self) -> Index:
         """The rows of distinct edges, loops left out, in order."""
@@ -136,7 +136,11 @@ class GraphOperator(Operator):
         identity = pa.schema([*self.keys.schema, *((n, self.type) for n in key)])
         return TableSpec(name, identity, pa.schema(list(value)), by_part=True)
 
-    def batch(self, arrived: pa.Table) -> EdgeBatch:
+    def newest(self) -> TableSpec:
+        """The table of the newest event time of each graph, which its changes have."""
+        return TableSpec(NEWEST, self.keys.schema, pa.schema([("t", pa.int64())]))
+
+    def batch(self, arrived: pa.Table, step: EpochStep) -> EdgeBatch:
         rows = in_order(arrived)
         keys = self.keys.of(rows)
         ends = [flat(plain_column(rows.column(n))) for n in (self.spec.src, self.spec.dst)]
@@ -146,15 +150,25 @@ class GraphOperator(Operator):
         half = rows.num_rows
         vertices = named.take(pa.array(first))
         return EdgeBatch(
-            rows, number[:half], number[half:], vertices, self._latest(rows, keys, first % half)
+            rows,
+            number[:half],
+            number[half:],
+            vertices,
+            self._latest(rows, keys, first % half, step),
         )
 
-    def _latest(self, rows: pa.Table, keys: pa.Table, first: Index) -> Index:
-        if TIME not in rows.column_names:
+    def _latest(self, rows: pa.Table, keys: pa.Table, first: Index, step: EpochStep) -> Index:
+        """The newest event time of each graph: so later changes never have an earlier one."""
+        if not self.timed or not self.spec.changes:
             return np.zeros(len(first), np.int64)
         graph, heads = key_numbers(keys)
-        latest = np.full(len(heads), np.iinfo(np.int64).min)
+        graphs, table = keys.take(pa.array(heads)), step.tables[NEWEST]
+        stored, present = table.get(graphs)
+        before = np.where(present, integers(stored.column("t")), np.iinfo(np.int64).min)
+        latest = before.copy()
         np.maximum.at(latest, graph, integers(rows.column(TIME)))
+        newer = latest > before
+        table.put(some(graphs.append_column("t", pa.array(latest)), newer))
         return latest[graph[first]]
 
     def under(self, keys: pa.Table, vertices: dict[str, pa.Array]) -> pa.Table:

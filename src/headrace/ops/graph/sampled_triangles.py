@@ -65,12 +65,13 @@ class _SampledOperator(GraphOperator):
         return (
             TableSpec(ESTIMATE, self.keys.schema, pa.schema(results)),
             TableSpec(SAMPLE, edge, pa.schema([(_RANK, pa.int64())])),
+            self.newest(),
         )
 
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
-        batch = self.batch(step.arrived)
+        batch = self.batch(step.arrived, step)
         keys = self.keys.of(batch.rows)
         graph, first = key_numbers(keys)
         graphs = keys.take(pa.array(first))

@@ -39,6 +39,7 @@ class Spanner(GraphSpec):
     kind = "spanner"
     changes = False
     passes = True
+    by_event_time = False
 
     def __str__(self) -> str:
         return f"edges that keep distances within {2 * self.k - 1} times"
@@ -59,7 +60,7 @@ class _SpannerOperator(GraphOperator):
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
-        batch = self.batch(step.arrived)
+        batch = self.batch(step.arrived, step)
         rows = batch.first_of_each()
         near = self._near(batch.vertices, step.tables[NEIGHBOURS])
         named = [self._vertices(near, n) for n in "vw"]
