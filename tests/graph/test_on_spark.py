@@ -7,16 +7,16 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from tests.graph.drawing import applied, edges, graphs
-from tests.graph.test_running import components, degrees
 
 import headrace as hr
+from tests.graph.drawing import applied, edges, graphs
+from tests.graph.test_running import components, degrees
 
 pytestmark = pytest.mark.spark
 
 
 def test_spark_gives_what_networkx_says(spark: Any, tmp_path: Path) -> None:
-    rows = edges("dense", 5, keys=2)
+    rows = edges("dense", 5, keys=2, text=True)
     table = [{"k": k, "a": a, "b": b, "at": i} for i, (k, a, b) in enumerate(rows)]
     job = hr.Job("graphs")
     read = job.read(hr.rows(table), name="x", time="at", delay="1s")

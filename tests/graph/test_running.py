@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.hashing import hash_keys
+from headrace.ops.graph import edges as graph_edges
 from headrace.testing import Harness
 from tests.graph.drawing import SHAPES, applied, cut, edges, graphs, job, played
 
@@ -63,6 +66,17 @@ def test_changes_add_up_to_what_networkx_says(
         }  # fmt: skip
         assert state == expected
         assert len(test.dead()) == sum(a is None or b is None for _, a, b in batches[number])
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_vertices_of_one_hash_are_told_apart(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_of_two(columns: Any, rows: int = 0) -> Any:
+        return hash_keys(columns, rows) % np.uint64(2) << np.uint64(40)
+
+    monkeypatch.setattr(graph_edges, "hash_keys", one_of_two)
+    test_changes_add_up_to_what_networkx_says(what, "power law", 3, True, True, tmp_path)
 
 
 def test_state_is_what_the_changes_say_and_can_be_looked_at(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def estimates(graph: nx.Graph, size: int, seeds: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("graph", [
     nx.gnp_random_graph(40, 0.4, seed=1), nx.powerlaw_cluster_graph(120, 4, 0.8, seed=2),
 ])  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -22,10 +21,8 @@ def stretch(graph: nx.Graph, spanner: nx.Graph) -> float:
 
 @pytest.mark.parametrize(("shape", "seed", "k"), [*CASES, ("dense", 7, 2), ("dense", 9, 3)])
 def test_distances_are_at_most_so_much_longer_after_every_batch(
-    shape: str, seed: int, k: int, tmp_path: Path, monkeypatch: Any
+    shape: str, seed: int, k: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(search, "_FIRST", 2)
-    monkeypatch.setattr(search, "_REACHED", 5)
     rows, keyed = edges(shape, seed, 2, text=bool(seed % 2)), bool(seed % 3)
     made = job(lambda e: e.spanner(k, unbounded=True, name="s"), keyed, bool(seed % 2))
     came, taken, batches = [], [], cut(rows, seed)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.ops.graph import triangles
 from headrace.ops.graph.forests import forest_numbers, spanning_forest
 from headrace.ops.graph.in_windows import LISTS, Sparsifier
 from headrace.testing import Harness
@@ -37,8 +36,7 @@ def counted(rows: list[dict[str, Any]], size: int, every: int) -> dict[Any, dict
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("size", "every"), [(20, 20), (20, 5)])
-def test_triangles_of_windows(seed: int, size: int, every: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(triangles, "_PAIRS", 3)
+def test_triangles_of_windows(seed: int, size: int, every: int) -> None:
     window = hr.tumbling("20ms") if size == every else hr.sliding("20ms", "5ms")
     rows, made = timed_rows(seed), hr.Job("windows")
     kind = "string" if seed % 2 else "bigint"
@@ -159,6 +157,7 @@ def worst(graph: nx.Graph, sparse: nx.Graph, number: int) -> float:
     return float((np.abs(after - before) / before).max())
 
 
+@pytest.mark.constants
 def test_cuts_weigh_what_they_did() -> None:
     """Within the error for at least 95 of 100 drawn graphs; and there are fewer edges."""
     error, before = 0.7, [drawn(number) for number in range(100)]

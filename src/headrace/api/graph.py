@@ -23,7 +23,7 @@ from headrace.ops.graph.sampled_triangles import ERROR, TRIANGLES, SampledTriang
 from headrace.ops.graph.spanner import Spanner
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, step_of
+from headrace.plan.nodes import Edge, Node, step_of
 from headrace.schema import ddl_type
 
 _LONG = pa.int64()
@@ -221,7 +221,7 @@ class EdgeStream(Generic[StreamT, TimedT]):
         bounds = [n for n in windows.schema.names if n not in LISTS]
         if not len(windows.schema) or not len(step.schema):
             edge = after.chunks(WindowTriangles(src, dst, by_vertex), UNKNOWN)
-            return self._kinds[1](self._draft, edge, late_at)
+            return self._late_at(edge, late_at)
         what: Any = WindowTriangles(src, dst, by_vertex)
         vertex = step.schema.field(src).type
         added = [pa.field(VERTEX, vertex)] * by_vertex + [pa.field(TRIANGLES, _LONG)]
@@ -233,7 +233,13 @@ class EdgeStream(Generic[StreamT, TimedT]):
         after.report(*clashes(bounds, added, "part of every window's result"))
         fields = [windows.schema.field(n) for n in bounds]
         schema = pa.schema([*fields, *added])
-        return self._kinds[1](self._draft, after.chunks(what, schema), late_at)
+        return self._late_at(after.chunks(what, schema), late_at)
+
+    def _late_at(self, edge: Edge, window: Node) -> TimedT:
+        """A result whose late rows are those of the window before it."""
+        result: Any = self._kinds[1]
+        found: TimedT = result(self._draft, edge, window)
+        return found
 
     def _running(
         self,

@@ -9,4 +9,5 @@ by their module and class.
 from tests.golden.programs import edges, graphs, joins, state, streams, topologies, windows
 from tests.golden.programs.base import PROGRAMS, Program
 
-__all__ = ["PROGRAMS", "Program", "edges", "graphs", "joins", "state", "streams", "topologies", "windows"]
+__all__ = ["PROGRAMS", "Program", "edges", "graphs", "joins", "state", "streams", "topologies",
+           "windows"]  # fmt: skip
