@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import headrace as hr
+from evolution.model_time import SOON, small_tree
 from evolution.places import ROW
 from evolution.spec import Step
 
@@ -355,6 +356,18 @@ def _versions(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return found, ("id", SIGN, "0")
 
 
+def _learned(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    found = keyed.learn(small_tree(), target="x", features=["y"], unbounded=True, **_named(s))
+    return found, ("id", "coalesce(prediction, -1)", "0")
+
+
+def _drifts(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    found = keyed.drift("x", detector="page_hinkley", unbounded=True, **SOON, **_named(s))
+    return found, ("rows", "cast(value as bigint)", "0")
+
+
 _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "none": _none, "explode": _explode, "async": _async, "share": _share, "python": _python,
     "union": _union, "transform": _transform, "lookup": _lookup, "agg": _agg, "fold": _fold,
@@ -365,4 +378,5 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "components": _components, "degrees": _degrees,
     "batch": _batch, "sample": _sample, "suppress": _suppress, "folded": _folded,
     "reduced": _reduced, "merged": _merged, "versions": _versions, "evicted": _evicted,
+    "learned": _learned, "drifts": _drifts,
 }  # fmt: skip

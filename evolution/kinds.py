@@ -54,6 +54,7 @@ KINDS: dict[str, Kind] = {
     "batch": Kind(timed=True, emits=TIME, length=OPEN),
     "sample": Kind(timed=True, order=False, emits=TIME, length=REFUSED),
     "suppress": Kind(timed=True, order=False, emits=TIME, length=REFUSED),
+    "learned": Kind(timed=True, emits=TIME), "drifts": Kind(timed=True, emits=TIME),
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),

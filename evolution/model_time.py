@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from river import drift, tree
 
 from evolution.model import (
     END,
@@ -231,11 +234,35 @@ def _hops(rows: Sequence[Seen], step: Step) -> Told:
             yield END, (one.row["id"], x, 0)
 
 
+def small_tree() -> Any:
+    return tree.HoeffdingTreeClassifier(grace_period=2, delta=0.5, tau=0.9)
+
+
+SOON: dict[str, Any] = {"min_instances": 2, "threshold": 1.5}  # for a change to be found
+
+
+def _learned(rows: Sequence[Seen], step: Step) -> Told:
+    model = small_tree()
+    for one in rows:
+        predicted = model.predict_one({"y": one.row["y"]})
+        model.learn_one({"y": one.row["y"]}, one.row["x"])
+        yield one.time + 1, (one.row["id"], -1 if predicted is None else predicted, 0)
+
+
+def _drifts(rows: Sequence[Seen], step: Step) -> Told:
+    detector = drift.PageHinkley(**SOON)
+    for number, one in enumerate(rows, start=1):
+        detector.update(float(one.row["x"]))
+        if detector.drift_detected:
+            yield one.time + 1, (number, one.row["x"], 0)
+
+
 _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
     "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
     "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
     "timers": _timers, "evicted": _evicted, "suppress": _suppress,
+    "learned": _learned, "drifts": _drifts,
 }  # fmt: skip
 
 

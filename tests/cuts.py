@@ -298,6 +298,10 @@ OTHERS: dict[str, dict[str, str]] = {
         ),
         "the format",
     ),
+    "ops.learn.models": {
+        "_NEVER": "more rows than there will be",
+        "_DEPTH": "what river takes for no limit",
+    },
     "ops.sketch.library": {"DEVIATIONS": "what a bound means"},
     "ops.general_windows.operator": {
         "_ROUNDS": "what 64 bits hold",

@@ -65,6 +65,7 @@ DOORS = {
     "cloudpickle": ("engine/*",),
     "confluent_kafka": ("log/kafka*",),
     "datasketches": ("ops/sketch/library",),
+    "river": ("ops/learn/library",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
     "typer": ("cli*",),
@@ -244,7 +245,7 @@ def test_one_module_at_most_draws_pictures():
 def test_every_third_party_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    used = ("kafka", "server", "plot", "notebook", "testing", "approx")
+    used = ("kafka", "server", "plot", "notebook", "testing", "approx", "learn")
     optional = [w for extra in used for w in extras[extra]]
     wanted = [*project["dependencies"], *optional]
     named = [re.split(r"[^\w-]", w)[0].replace("-", "_") for w in wanted]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from river.linear_model import LinearRegression as LINE
+
 import headrace as hr
 from headrace import triggers as t
 from headrace.api.connected import ConnectedStreams
@@ -457,6 +459,24 @@ CASES: dict[str, Case] = {
         {"per": lambda s: s.sample(2, per="2h", name="s"),
          "rows": lambda s: s.sample(3, per="1h", name="s"),
          "seed": lambda s: s.sample(2, per="1h", seed=7, name="s")},
+    ),
+    "drift": keyed_case(
+        lambda s: s.drift("x", **S),
+        {"column": lambda s: s.drift("y", **S),
+         "detector": lambda s: s.drift("x", detector="kswin", **S),
+         "option": lambda s: s.drift("x", delta=0.1, **S),
+         "expression": lambda s: doubled(s).drift("x", **S)},
+        {"another column": lambda s: s.unkeyed.with_columns(z="x").key_by("k").drift("x", **S)},
+    ),
+    "learn": keyed_case(
+        lambda s: s.learn(LINE(), target="x", features=["y"], **S),
+        {"target": lambda s: s.learn(LINE(), target="y", features=["x"], **S),
+         "features": lambda s: s.unkeyed.with_columns(z="x").key_by("k").learn(
+             LINE(), target="x", features=["y", "z"], **S),
+         "parameter": lambda s: s.learn(LINE(l2=0.5), target="x", features=["y"], **S),
+         "columns that wait": lambda s: s.unkeyed.with_columns(z="x").key_by("k").learn(
+             LINE(), target="x", features=["y"], **S),
+         "expression": lambda s: doubled(s).learn(LINE(), target="x", features=["y"], **S)},
     ),
     "KeyedStream.match": keyed_case(
         lambda s: s.match(M1, name="s"),

@@ -24,6 +24,7 @@ from headrace.api.handles import (
     not_in_order,
 )
 from headrace.api.joins import Joins
+from headrace.api.learning import Learning
 from headrace.api.looking import Looking
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
@@ -379,6 +380,7 @@ def exploded(schema: pa.Schema, what: Explode) -> pa.Schema:
 class SharedMethods(
     SmallOperators[StreamT, TimedT, JoinT, TableT],
     Joins[StreamT, TimedT, JoinT, TableT],
+    Learning[StreamT, TimedT, JoinT, TableT],
     Lookups[StreamT, TimedT, JoinT, TableT],
     Loops[StreamT, TimedT, JoinT, TableT],
     Looking,

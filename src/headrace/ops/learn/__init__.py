@@ -1,0 +1,1 @@
+"""Detectors of change and models that learn, as steps of a stream."""
