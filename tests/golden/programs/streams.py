@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from river import forest, linear_model, preprocessing, tree
 
 import headrace as hr
 from tests.golden.programs.base import orders, program, readings, write
@@ -181,3 +182,28 @@ def unnamed(root: Path, job: hr.Job) -> None:
     pairs = both.key_by("area").window(hr.session("3s")).agg(n=hr.count())
     write(tags=tags.agg(n=hr.count()), joined=joined, pairs=pairs,
           nothing=rows.explode("tags", outer=True).select("id", "tags"))  # fmt: skip
+
+
+@program("readings")
+def learned(root: Path, job: hr.Job) -> None:
+    """Detectors and models: of each key, and of all rows; rows wait for the watermark."""
+    rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
+    known = rows.where("area is not null").with_columns(warm="celsius > 20")
+    by_area, quick = known.key_by("area"), {"grace_period": 3, "delta": 0.5, "tau": 0.9}
+    line = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    two: dict[str, Any] = {"features": ["id", "zone"], "unbounded": True}
+    write(
+        adwin=by_area.drift("celsius", clock=1, grace_period=2, min_window_length=1,
+                            delta=0.9, unbounded=True, name="adwin"),
+        page=known.drift("celsius", detector="page_hinkley", min_instances=3, threshold=2.0,
+                         name="page"),
+        kswin=known.drift("celsius", detector="kswin", window_size=8, stat_size=4, alpha=0.3,
+                          name="kswin"),
+        tree=by_area.learn(tree.HoeffdingTreeClassifier(**quick), target="state", **two,
+                           probabilities=True, name="tree"),
+        trees=known.learn(forest.ARFClassifier(2, seed=5, **quick), target="warm", **two,
+                          name="trees"),
+        grown=known.learn(tree.HoeffdingTreeRegressor(**quick), target="celsius", **two,
+                          name="grown"),
+        line=by_area.learn(line, target="warm", **two, name="line"),
+    )  # fmt: skip
