@@ -135,6 +135,7 @@ class StoredKind:
     kind: str
     made: Any  # the class
     fields: tuple[str, ...]
+    names: frozenset[str]
 
 
 @cache
@@ -143,7 +144,8 @@ def kinds() -> dict[str, StoredKind]:
     found = {}
     for kind, (module, name, fields) in _CLASSES.items():
         made = getattr(import_module(f"river.{module}"), name)
-        found[kind] = StoredKind(kind, made, tuple(fields.split()))
+        names = fields.split()
+        found[kind] = StoredKind(kind, made, tuple(names), frozenset(names))
     return found
 
 

@@ -43,14 +43,15 @@ class NotStorableError(Exception):
 
 def model_text(model: Any) -> str:
     """The text of a model."""
+    isfinite = math.isfinite
     objects, places = [model], {id(model): 0}  # which also holds what is made here while written
 
     def ref(value: Any) -> Any:
         kind = type(value)
+        if kind is float:
+            return value if isfinite(value) else [repr(value)]
         if kind in _PLAIN:
             return value
-        if kind is float:
-            return value if math.isfinite(value) else [repr(value)]
         if kind is np.float64:
             return ["float64", ref(float(value))]
         place = places.get(id(value))
@@ -84,12 +85,13 @@ _MADE = {
 def _fields(one: Any, stored: StoredKind, ref: Ref) -> list[Any]:
     own = getattr(one, "__dict__", None)
     if own is None:  # it has slots
-        return [stored.kind, *(ref(getattr(one, name)) for name in stored.fields)]
+        return [stored.kind, *[ref(getattr(one, name)) for name in stored.fields]]
+    if len(own) == len(stored.fields) and own.keys() == stored.names:
+        return [stored.kind, *[ref(own[name]) for name in stored.fields]]
+    more = own.keys() - stored.names - _MADE.get(stored.kind, set())
+    if more:
+        raise NotStorableError(f"{stored.made.__name__}.{min(more)}")
     found = [ref(own[name]) if name in own else _ABSENT for name in stored.fields]
-    if len(own) > len(found) - found.count(_ABSENT):
-        more = own.keys() - set(stored.fields) - _MADE.get(stored.kind, set())
-        if more:
-            raise NotStorableError(f"{stored.made.__name__}.{min(more)}")
     return [stored.kind, *found]
 
 
@@ -148,7 +150,11 @@ def read_model(text: str) -> Any:
             f"a model is stored in format {version}, and this version reads {FORMAT}",
             "Continue the job with the version of headrace that wrote it.",
         )
-    made = [None if entry[0] == "vector" else _empty(entry) for entry in entries]
+    known = kinds()
+    made = [
+        stored.made.__new__(stored.made) if (stored := known.get(entry[0])) else _empty(entry)
+        for entry in entries
+    ]
     for place, entry in enumerate(entries):
         if entry[0] == "vector":  # what makes its missing elements is known when it is made
             made[place] = rust()[1](None, None if entry[1] is None else made[entry[1][0]])
@@ -163,15 +169,18 @@ def read_model(text: str) -> Any:
 
     # what an object refers to comes after it, so it is complete before the object is filled
     for one, entry in zip(reversed(made), reversed(entries), strict=True):
-        _fill(one, entry, value)
+        stored = known.get(entry[0])
+        if stored is None:
+            _fill(one, entry, value)
+        else:
+            _fill_fields(one, stored, entry, value)
     return made[0]
 
 
 def _empty(entry: list[Any]) -> Any:
     kind = entry[0]
-    stored = kinds().get(kind)
-    if stored is not None:
-        return stored.made.__new__(stored.made)
+    if kind == "vector":
+        return None
     if kind == "window":
         window = rust()[0]()
         window.__setstate__(base64.b64decode(entry[1]))
@@ -198,10 +207,7 @@ _FIRST = {"deque": 2, "defaultdict": 2, "vector": 2}  # where the elements begin
 
 def _fill(one: Any, entry: list[Any], value: Callable[[Any], Any]) -> None:
     kind = entry[0]
-    stored = kinds().get(kind)
-    if stored is not None:
-        _fill_fields(one, stored, entry, value)
-    elif kind == "random":
+    if kind == "random":
         one.setstate((entry[1], tuple(entry[3:]), value(entry[2])))
     elif kind in ("list", "deque"):
         one.extend(map(value, entry[_FIRST.get(kind, 1) :]))
@@ -219,9 +225,14 @@ def _fill_fields(
     if stored.kind == "pipeline":
         one.__init__(*value(entry[1]).items())
         return
-    for name, part in zip(stored.fields, entry[1:], strict=True):
-        if part != _ABSENT:
-            object.__setattr__(one, name, value(part))
+    parts = zip(stored.fields, entry[1:], strict=True)
+    found = {name: value(part) for name, part in parts if part != _ABSENT}
+    own = getattr(one, "__dict__", None)
+    if own is not None:
+        own.update(found)
+    else:  # it has slots
+        for name, what in found.items():
+            setattr(one, name, what)
     if stored.kind == "gaussian":
         one._rng = _UNUSED
     elif stored.kind == "ebst_node":
