@@ -285,6 +285,12 @@ def _throttle(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return sides[0].key_by(*s.keys).throttle(1, per=f"{s.length}s", **_named(s)), _WHOLE
 
 
+def _seen(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    """With an error so small that no key of a chain is lost."""
+    few = {"per": f"{s.length}s", "expected": 50, "error": 1e-6}
+    return sides[0].key_by(*s.keys).first_seen(**few, **_named(s)), _WHOLE
+
+
 def _limit(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return sides[0].key_by(*s.keys).limit(3, unbounded=True, **_named(s)), _WHOLE
 
@@ -374,8 +380,8 @@ _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "reduce": _reduce, "process": _process, "timers": _timers, "mapped": _mapped,
     "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
-    "dedup": _dedup, "throttle": _throttle, "limit": _limit, "top": _top, "match": _match,
-    "components": _components, "degrees": _degrees,
+    "dedup": _dedup, "throttle": _throttle, "seen": _seen, "limit": _limit,
+    "top": _top, "match": _match, "components": _components, "degrees": _degrees,
     "batch": _batch, "sample": _sample, "suppress": _suppress, "folded": _folded,
     "reduced": _reduced, "merged": _merged, "versions": _versions, "evicted": _evicted,
     "learned": _learned, "drifts": _drifts,

@@ -46,7 +46,8 @@ KINDS: dict[str, Kind] = {
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
     # row by row, and boards
     "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
-    "throttle": Kind(timed=True, length=OPEN), "limit": Kind(timed=True),
+    "throttle": Kind(timed=True, length=OPEN), "seen": Kind(timed=True, length=OPEN),
+    "limit": Kind(timed=True),
     "top": Kind(timed=True, order=False, emits=NET, column=True),
     "components": Kind(timed=True, order=False, emits=NET),
     "degrees": Kind(timed=True, order=False, emits=NET),

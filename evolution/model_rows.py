@@ -106,3 +106,5 @@ class Arriving:
             return []
         self.held[key] = period
         return self._none(row, key, time)
+
+    _seen = _throttle

@@ -274,6 +274,14 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LARGEST": "the format",
         "_SMALLEST": "the format",
     },
+    "ops.sketch.bloom": {
+        "BLOCK_BYTES": "the format",
+        "_DEVIATIONS": "what a size means",
+        "_MOST_PROBES": "the format",
+    },
+    "ops.stream.first_seen": {
+        "_MOST_KEYS": "a limit that is refused",
+    },
     "ops.sketch.count_min": {"_TABLES": "the format"},
     "ops.sketch.frequent": {"DEFAULT_COUNTERS": "the user's", "Frequent.k": "the user's"},
     "ops.sketch.functions": {

@@ -40,7 +40,7 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int = 0) -> H
         return np.zeros(rows, np.uint64)
     first, *rest = (_column(c) for c in columns)
     for column in rest:
-        first = _mix(first * _JOIN + column)
+        first = mixed(first * _JOIN + column)
     return first
 
 
@@ -85,7 +85,15 @@ def first_hash(slot: int, slots: int) -> int:
     return -(-(slot << 32) // slots) << 32
 
 
-def _mix(values: Hashes) -> Hashes:
+def block_starts(hashes: Hashes, blocks: int) -> Hashes:
+    """The smallest hash of the block of each, where there are `blocks` shares of the key space."""
+    wide = np.uint64(blocks)
+    first = (slots_of(hashes, blocks).view(np.uint64) << np.uint64(32)) + wide - np.uint64(1)
+    starts: Hashes = first // wide << np.uint64(32)
+    return starts
+
+
+def mixed(values: Hashes) -> Hashes:
     """splitmix64: a bijection, so different integers never share a hash."""
     x = values + _GOLDEN
     x ^= x >> np.uint64(30)
@@ -140,7 +148,7 @@ def _raw(array: pa.Array, dtype: str, per_row: int = 1) -> npt.NDArray[Any]:
 
 def _integers(array: pa.Array) -> Hashes:
     sign = "i" if pt.is_signed_integer(array.type) else "u"
-    return _mix(_wide(_raw(array, f"<{sign}{array.type.bit_width // 8}")))
+    return mixed(_wide(_raw(array, f"<{sign}{array.type.bit_width // 8}")))
 
 
 def _wide(values: npt.NDArray[Any]) -> Hashes:
@@ -157,20 +165,20 @@ def _floats(array: pa.Array) -> Hashes:
     values = _raw(array, f"<f{array.type.bit_width // 8}").astype(np.float64)
     values[values == 0] = 0.0  # -0.0 is the same key
     values[np.isnan(values)] = np.nan  # and so are all NaNs
-    return _mix(values.view(np.uint64))
+    return mixed(values.view(np.uint64))
 
 
 def _times(array: pa.Array) -> Hashes:
     values = _wide(_raw(array, f"<i{array.type.bit_width // 8}")).view(np.int64)
     factor = _MICROS[array.type.unit]
     micros = values * factor if factor > 0 else values // -factor
-    return _mix(micros.view(np.uint64))
+    return mixed(micros.view(np.uint64))
 
 
 def _dates(array: pa.Array) -> Hashes:
     if pt.is_date32(array.type):
-        return _mix(_wide(_raw(array, "<i4")))
-    return _mix(_wide(_raw(array, "<i8") // 86_400_000))
+        return mixed(_wide(_raw(array, "<i4")))
+    return mixed(_wide(_raw(array, "<i8") // 86_400_000))
 
 
 def _decimals(array: pa.Array) -> Hashes:
@@ -182,7 +190,7 @@ def _decimals(array: pa.Array) -> Hashes:
     else:
         raw = _raw(array, "<u8", words)
         low, high = raw[0::words], raw[1::words]
-    return _mix(_mix(high) + low)
+    return mixed(mixed(high) + low)
 
 
 def _texts(array: pa.Array) -> Hashes:
@@ -213,7 +221,7 @@ def _bytes(buffer: pa.Buffer | None, starts: Ints, lengths: Ints) -> Hashes:
     hashes = np.empty(len(starts), np.uint64)
     for at in range(0, len(starts), _BLOCK):
         rows = slice(at, at + _BLOCK)
-        hashes[rows] = _mix(_sum_of_words(data, starts[rows], lengths[rows]))
+        hashes[rows] = mixed(_sum_of_words(data, starts[rows], lengths[rows]))
     return hashes
 
 
@@ -226,9 +234,9 @@ def _sum_of_words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> H
         if not longer.any():
             return total
         rows = slice(None) if longer.all() else np.flatnonzero(longer)
-        seed = _mix(np.full(1, word + 1, np.uint64))
+        seed = mixed(np.full(1, word + 1, np.uint64))
         at, left = starts[rows] + 8 * word, lengths[rows] - 8 * word
-        total[rows] += _mix(_load(data, at, left) ^ seed)
+        total[rows] += mixed(_load(data, at, left) ^ seed)
     for row in np.flatnonzero(lengths > 8 * _WORDS_BY_COLUMN):
         total[row : row + 1] += _tail(data, int(starts[row]), int(lengths[row]))
     return total
@@ -236,9 +244,9 @@ def _sum_of_words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> H
 
 def _tail(data: npt.NDArray[np.uint8], start: int, length: int) -> Hashes:
     words = np.arange(_WORDS_BY_COLUMN, -(-length // 8), dtype=np.int64)
-    seeds = _mix((words + 1).view(np.uint64))
-    mixed = _mix(_load(data, start + 8 * words, length - 8 * words) ^ seeds)
-    return np.add.reduce(mixed, keepdims=True)
+    seeds = mixed((words + 1).view(np.uint64))
+    words_mixed = mixed(_load(data, start + 8 * words, length - 8 * words) ^ seeds)
+    return np.add.reduce(words_mixed, keepdims=True)
 
 
 def _load(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> Hashes:

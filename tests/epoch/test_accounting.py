@@ -57,6 +57,7 @@ PASSING: dict[str, Made] = {
     "deduplicate": lambda rows: rows.deduplicate("k", within="1m"),
     "changes_only": lambda rows: rows.key_by("k").changes_only("v", unbounded=True),
     "throttle": lambda rows: rows.key_by("k").throttle(5, per="1m"),
+    "first_seen": lambda rows: rows.first_seen("k", per="1m", expected=50, error=1e-6),
     "lookup, then deduplicate": lambda rows: lookup(rows).deduplicate("k", within="1m"),
     "deduplicate, then lookup": lambda rows: lookup(rows.deduplicate("k", within="1m")),
     "lookup, then where": lambda rows: lookup(rows).where("v < 8"),

@@ -413,6 +413,14 @@ CASES: dict[str, Case] = {
         lambda s: s.edges("x", "y").spanner(2, **S),
         {"k": lambda s: s.edges("x", "y").spanner(3, **S)},
     ),
+    "first_seen": keyed_case(
+        lambda s: s.first_seen(per="1h", expected=100, name="s"),
+        {"per": lambda s: s.first_seen(per="2h", expected=100, name="s"),
+         "calendar": lambda s: s.first_seen(per=hr.calendar("day"), expected=100, name="s"),
+         "expected": lambda s: s.first_seen(per="1h", expected=10_000, name="s"),
+         "error": lambda s: s.first_seen(per="1h", expected=100, error=0.02, name="s"),
+         "columns": lambda s: s.first_seen("p", per="1h", expected=100, name="s")},
+    ),
     "limit": keyed_case(
         lambda s: s.limit(2, **S),
         {"rows": lambda s: s.limit(3, **S)},

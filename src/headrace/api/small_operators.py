@@ -38,10 +38,12 @@ from headrace.ops.stream.best_rows import Best
 from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
+from headrace.ops.stream.first_seen import FirstSeen, check_filter
 from headrace.ops.stream.limit import Limit
 from headrace.ops.stream.rank_order import CHANGE
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
+from headrace.ops.window.calendar import Calendar
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
 from headrace.plan.lineage import unordered_results
@@ -70,6 +72,32 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         what = Deduplicate(None if within is None else step.span(within, "deduplicate(within=)"))
         return self._timed(step.stateful(what, (keys,), step.schema, unbounded=unbounded))
+
+    def first_seen(
+        self,
+        *columns: str,
+        per: Duration | Calendar,
+        expected: int,
+        error: float = 0.01,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> TimedT:
+        """The first row of each key and columns in each period; approximate, in little memory.
+
+        A row is never passed on twice in a period; a new one is dropped with a chance of at most
+        `error`. State is a Bloom filter for `expected` different keys in a period, whose size
+        `explain` says; if more come it grows, and the error holds. Periods are as long as `per`,
+        or those of `hr.calendar("month")`. Rows of a period that is over are `.late`.
+        """
+        step = self._step(name, was)
+        step.require_columns(columns)
+        keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
+        length = per if isinstance(per, Calendar) else step.span(per, "first_seen(per=)")
+        with self._draft.attempt(step.site):
+            check_filter(error, expected)
+            what = FirstSeen(length, float(error), expected)
+            return self._timed(step.stateful(what, (keys,), step.schema))
+        return self._timed(step.stateful(FirstSeen(length, 0.5, 1), (keys,), step.schema))
 
     def changes_only(
         self,

@@ -97,6 +97,16 @@ def thinned(root: Path, job: hr.Job) -> None:
 
 
 @program("readings")
+def first_sights(root: Path, job: hr.Job) -> None:
+    """Bloom filters: of one layer, and of several, because more keys come than expected."""
+    rows = readings(root, job).select("id", "area", "zone", "state", "celsius", "at")
+    new = rows.first_seen("area", "zone", per="20s", expected=1_000, error=0.05, name="new")
+    grown = rows.first_seen("id", per="1h", expected=1, error=0.0001, name="grown")
+    days = rows.first_seen("zone", per=hr.calendar("day"), expected=100, name="days")
+    write(new=new, late=new.late, grown=grown, days=days)
+
+
+@program("readings")
 def without_a_key(root: Path, job: hr.Job) -> None:
     """The small operators on a stream without a key: all rows count as one."""
     rows = readings(root, job).select("id", "area", "state", "celsius", "at")
