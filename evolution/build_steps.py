@@ -100,7 +100,7 @@ def _aggregates(s: Step) -> dict[str, Any]:
         kind = getattr(hr, agg)
         if agg == "count":
             return kind()
-        if agg == "percentile":
+        if agg in ("percentile", "approx_quantile"):
             return kind(s.column, 0.5)
         return kind("id", s.column) if agg in ("max_by", "min_by") else kind(s.column)
 

@@ -80,7 +80,9 @@ STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
 PROCESS = ("process", "mapped", "updated", "connect", "timers")  # their state is declared values
 JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
 BY_ORDER = ("first", "last", "max_by", "min_by", "collect")  # of rows by event time
-AGGREGATES = ("sum", "count", "min", "max", "mean", "count_distinct", "percentile", *BY_ORDER)
+SKETCHES = ("approx_count_distinct", "approx_quantile")  # exact, of so few values
+AGGREGATES = ("sum", "count", "min", "max", "mean", "count_distinct", "percentile", *BY_ORDER,
+              *SKETCHES)  # fmt: skip
 
 
 def hows(kind: str) -> tuple[str, ...]:

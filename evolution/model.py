@@ -118,12 +118,15 @@ def _aggregate(agg: str, rows: Sequence[Row], column: str) -> int:
         return int(sum(values) / len(values) * 1000)
     if agg == "percentile":
         return int(statistics.median(values) * 2)
+    if agg == "approx_quantile":
+        return sorted(values)[(len(values) + 1) // 2 - 1]
     if agg in ("max_by", "min_by"):
         best = (max if agg == "max_by" else min)(values)
         return int(next(r["id"] for r in rows if r[column] == best))
     kinds: dict[str, Callable[[list[int]], int]] = {
         "sum": sum, "count": len, "min": min, "max": max, "first": lambda v: v[0],
         "last": lambda v: v[-1], "count_distinct": lambda v: len({*v}),
+        "approx_count_distinct": lambda v: len({*v}),
         "collect": lambda v: len(v) * 1000 + v[0],
     }  # fmt: skip
     return kinds[agg](values)

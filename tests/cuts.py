@@ -311,6 +311,25 @@ OTHERS: dict[str, dict[str, str]] = {
         "_DEPTH": "what river takes for no limit",
     },
     "ops.sketch.library": {"DEVIATIONS": "what a bound means"},
+    "ops.sketch.library": {
+        "BOUND_DEVIATIONS": "what a bound means",
+        "DEVIATIONS": "what an error means",
+        "_LG_K": "a limit that is refused",
+    },
+    "ops.sketch.theta": dict.fromkeys(
+        (
+            "_ALL",
+            "_EMPTY",
+            "_FAMILY",
+            "_FLAGS",
+            "_HEAD",
+            "_LARGEST",
+            "_SEED_HASH",
+            "_SERIAL",
+            "_SMALLEST",
+        ),
+        "the format",
+    ),
     "ops.general_windows.operator": {
         "_ROUNDS": "what 64 bits hold",
     },

@@ -37,9 +37,8 @@ EXEMPT = {
 }
 EXEMPT_AGGREGATES = {
     "stddev": "is no whole number; its parts are like those of mean",
-    "approx_count_distinct": "is count_distinct, of so few values; its state has no types",
     **dict.fromkeys(
-        ("approx_quantile", "approx_quantiles", "approx_top_k", "count_min", "histogram", "sample"),
+        ("approx_quantiles", "approx_top_k", "count_min", "histogram", "sample", "theta"),
         "of a sketch: what it gives depends on how rows are cut; tests/ops/test_approx_*.py",
     ),
     "variance": "is no whole number; its parts are like those of mean",

@@ -28,8 +28,8 @@ PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
     "Aggregate", "approx_count_distinct", "approx_quantile", "approx_quantiles", "approx_top_k",
     "avg", "collect", "count", "count_distinct", "count_min", "first", "histogram", "last", "max",
-    "max_by", "mean", "median", "min", "min_by", "percentile", "sample", "stddev", "sum",
-    "variance",
+    "max_by", "mean", "median", "min", "min_by", "percentile", "sample", "stddev", "sum", "theta",
+    "theta_count", "theta_difference", "theta_intersect", "theta_union", "variance",
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]

@@ -70,6 +70,13 @@ from headrace.ops.sketch.functions import (
     count_min,
     histogram,
     sample,
+    theta,
+)
+from headrace.ops.sketch.set_functions import (
+    theta_count,
+    theta_difference,
+    theta_intersect,
+    theta_union,
 )
 from headrace.ops.topology.bolt import Bolt
 from headrace.ops.watermarks import ingestion
@@ -180,6 +187,11 @@ __all__ = [
     "stddev",
     "sum",
     "table_file",
+    "theta",
+    "theta_count",
+    "theta_difference",
+    "theta_intersect",
+    "theta_union",
     "triggers",
     "tumbling",
     "until",

@@ -40,6 +40,8 @@ def title(fn: object) -> str:
     """How messages and plans name a function."""
     if is_lambda(fn):
         return "a lambda"
+    if (said := vars(fn).get("title") if hasattr(fn, "__dict__") else None) is not None:
+        return str(said)
     return str(getattr(unwrapped(fn), "__qualname__", type(fn).__name__)).split("<locals>.")[-1]
 
 

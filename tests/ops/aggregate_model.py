@@ -7,10 +7,12 @@ import statistics
 from itertools import pairwise
 from typing import Any
 
+import datasketches
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.hashing import hash_keys
 from headrace.ops.agg import named as agg
 from headrace.ops.sketch.functions import (
     approx_count_distinct,
@@ -20,6 +22,7 @@ from headrace.ops.sketch.functions import (
     count_min,
     histogram,
     sample,
+    theta,
 )
 from headrace.ops.sketch.histogram import EqualWidth
 
@@ -51,6 +54,7 @@ AGGS = {
     "list about": approx_quantiles("x", [0, 0.3, 1]), "deep": histogram("x", 2),
     "wide": histogram("f", 2, low=0, high=2),
     "top": approx_top_k("s", 2), "top f": approx_top_k("f", 3), "any": sample("x", 50),
+    "set": theta("s"), "set of f": theta("f", error=0.3),
     "points": count_min("s", ["a", "nobody", "日本"]), "at 0": count_min("f", [0.0, 1.5]),
 }  # fmt: skip
 
@@ -83,6 +87,8 @@ def expected(rows: list[dict[str, Any]], aggregate: agg.Aggregate) -> Any:
         return Anyhow(values)
     if kind == "count_min":
         return [sum(_place(v) == _place(one) for v in values) for one in aggregate.sketch.values]
+    if kind == "theta":
+        return _library_sketch(values)
     if kind == "approx_top_k":
         return _top(values, aggregate.sketch.k)
     if kind in ("approx_quantile", "approx_quantiles", "histogram"):
@@ -103,6 +109,13 @@ def _percentile(values: list[Any], share: float) -> float | None:
 
 class Anyhow(list[Any]):
     """Values in any order."""
+
+
+def _library_sketch(values: list[Any]) -> bytes:
+    made = datasketches.update_theta_sketch()
+    for one in hash_keys([pa.array(values)]).view(np.int64).tolist() if values else ():
+        made.update(one)
+    return bytes(made.compact().serialize())
 
 
 def _top(values: list[Any], k: int) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ THEMES = (
             "count sum mean avg min max first last min_by max_by count_distinct collect median "
             "percentile stddev variance approx_count_distinct "
             "approx_quantile approx_quantiles approx_top_k count_min histogram "
-            "sample Aggregate"
+            "sample theta theta_count theta_union theta_intersect theta_difference Aggregate"
         ),
     ),
     Theme(

@@ -15,11 +15,12 @@ from headrace.api.handles import StepBuilder
 from headrace.callables import is_lambda
 from headrace.errors import PlanError, did_you_mean
 from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.ops.sketch.set_functions import SketchFunction
 from headrace.ops.stream.python_columns import PythonColumns
 from headrace.plan import columns as cols
 from headrace.plan.nodes import Chunks, Edge
 from headrace.plan.signature import check_takes, column_type
-from headrace.schema import type_of
+from headrace.schema import ddl_type, type_of
 
 METHOD = "with_columns"
 
@@ -42,6 +43,7 @@ def with_python_columns(
                     f"{did_you_mean(name, specs)}It computes {', '.join(specs) or 'nothing'}.",
                 )
             )
+    types = {**types, **_sketch_types(step, specs)}
     functions: dict[str, Callable[[Any], Any]] = {
         n: s for n, s in specs.items() if _runs_as_python(s, step, n, types)
     }
@@ -64,6 +66,19 @@ def with_python_columns(
     order = [*step.schema.names, *(n for n in specs if n not in step.schema.names)]
     pairs = tuple((n, made[n][1]) for n in order)
     return step.draft.finish(edge, pairs, pa.schema([made[n][2] for n in order]))
+
+
+def _sketch_types(step: StepBuilder, specs: Mapping[str, object]) -> dict[str, pa.DataType]:
+    """The types of what is computed of sketches, whose columns are checked."""
+    found = {n: s for n, s in specs.items() if isinstance(s, SketchFunction)}
+    for made in found.values() if len(step.schema) else ():
+        step.require_columns(made.columns)
+        for name in made.columns:
+            kind = step.schema.field(name).type if name in step.schema.names else pa.binary()
+            if not pa.types.is_binary(kind):
+                fact = f"{made} takes {name!r}, which is {ddl_type(kind)} and no sketch"
+                step.report(PlanError("HR-APPROX-005", fact, 'Aggregate it first: hr.theta("x").'))
+    return {n: s.type for n, s in found.items()}
 
 
 def _runs_as_python(

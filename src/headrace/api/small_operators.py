@@ -76,7 +76,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     def first_seen(
         self,
         *columns: str,
-        per: Duration | Calendar,
+        per: Any,
         expected: int,
         error: float = 0.01,
         name: str | None = None,

@@ -6,8 +6,12 @@ they are in: steps without a name are known by the functions before them, aggreg
 by their module and class.
 """
 
-from tests.golden.programs import edges, graphs, joins, state, streams, topologies, windows
+from tests.golden.programs import (
+    edges, graphs, joins, sketches, state, streams, topologies, windows,
+)  # fmt: skip
 from tests.golden.programs.base import PROGRAMS, Program
 
-__all__ = ["PROGRAMS", "Program", "edges", "graphs", "joins", "state", "streams", "topologies",
-           "windows"]  # fmt: skip
+__all__ = [
+    "PROGRAMS", "Program", "edges", "graphs", "joins", "sketches", "state", "streams", "topologies",
+    "windows",
+]  # fmt: skip

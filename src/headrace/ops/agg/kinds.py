@@ -34,6 +34,7 @@ from headrace.ops.sketch.frequent import Frequent
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
 from headrace.ops.sketch.sample import Reservoir
+from headrace.ops.sketch.theta import Theta
 
 # Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
@@ -155,6 +156,7 @@ KINDS: dict[str, Synopsis] = {
     "approx_top_k": Frequent(),
     "count_min": CountMin(),
     "sample": Reservoir(),
+    "theta": Theta(),
     "histogram": Quantiles((0.0, 0.5, 1.0), "buckets"),
 }
 AGGREGATES.update(KINDS, ["median"])

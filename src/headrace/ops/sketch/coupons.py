@@ -51,15 +51,15 @@ def coupons_of(hashes: Hashes) -> Coupons:
     """The coupon of each 64-bit value."""
     out = np.empty(len(hashes), np.uint32)
     for at in range(0, len(hashes), _BLOCK):
-        low, high = _murmur(hashes[at : at + _BLOCK])
+        low, high = words_of(hashes[at : at + _BLOCK])
         rank = np.minimum(_leading_zeros(high), 62) + 1
         address = (low & np.uint64((1 << _ADDRESS) - 1)).astype(np.uint32)
         out[at : at + _BLOCK] = rank.astype(np.uint32) << np.uint32(_ADDRESS) | address
     return out
 
 
-def _murmur(word: Hashes) -> tuple[Hashes, Hashes]:
-    """MurmurHash3, x64, 128 bits, of the 8 bytes of each word."""
+def words_of(word: Hashes) -> tuple[Hashes, Hashes]:
+    """MurmurHash3, x64, 128 bits, of the 8 bytes of each word: what sketches go by."""
     word = word * _C1
     word = ((word << np.uint64(31)) | (word >> np.uint64(33))) * _C2
     start = _SEED ^ _LENGTH

@@ -19,6 +19,7 @@ from headrace.ops.sketch.kll import Quantiles
 from headrace.ops.sketch.library import check_installed
 from headrace.ops.sketch.sample import Reservoir
 from headrace.ops.sketch.sizes import bytes_of, check_error, out_of_reach
+from headrace.ops.sketch.theta import Theta
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
@@ -43,6 +44,19 @@ def approx_count_distinct(
     check_error("approx_count_distinct", error, size)
     sketch = HyperLogLog(error, bytes_of("approx_count_distinct", size), bounds)
     return _approximate("approx_count_distinct", column, sketch)
+
+
+def theta(
+    column: str | Expr, *, error: float | None = None, size: int | str | None = None
+) -> Aggregate:
+    """The different values of a column as a theta sketch, in bytes that DataSketches reads.
+
+    `theta_count` says how many there are; `theta_union`, `theta_intersect` and `theta_difference`
+    combine sketches. A count is within `error` of the exact number (0.05 unless said otherwise) for
+    95 of 100 streams and more; or as near as `size` bytes per key allow. Nulls do not count.
+    """
+    check_error("theta", error, size)
+    return _approximate("theta", column, Theta(error, bytes_of("theta", size)))
 
 
 def approx_quantile(
@@ -218,4 +232,4 @@ IN_TEXT: dict[str, Callable[..., Aggregate]] = {
         column, int(bins) if bins == int(bins) else bins, low=low, high=high
     ),
 }
-CALLED_ONLY = ("approx_quantiles", "count_min", "sample")  # what text has no literals for
+CALLED_ONLY = ("approx_quantiles", "count_min", "sample", "theta")  # what text has no literals for
