@@ -57,6 +57,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.sketch.base": {"_ELEMENTS": 1},
     "ops.sketch.coupons": {"_BLOCK": 1},
     "ops.sketch.levels": {"_SHORT": 1},
+    "ops.topology.multilang_process": {"_PIECE": 1},
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
     "sinks.formats": {"STEP_ROWS": 1},
@@ -111,6 +112,19 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "ops.topology.bolt": {
         "_LARGE": "elements of an attribute that are watched at every depth",
+    },
+    "ops.topology.multilang": {
+        "ShellBolt.__init__(max_restarts)": "the user's",
+    },
+    "ops.topology.multilang_json": {
+        "_SHOWN": "characters printed",
+    },
+    "ops.topology.multilang_process": {
+        "_CHECK": "seconds between two looks at a process",
+        "_GRACE": "seconds for a process to end",
+        "_LAST_LINES": "lines printed",
+        "_LONGEST": "a limit that is refused",
+        "_SHOWN": "characters printed",
     },
     "ops.topology.groupings": {
         "MOST_TASKS": "a limit that is refused",

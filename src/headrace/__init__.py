@@ -79,6 +79,7 @@ from headrace.ops.sketch.set_functions import (
     theta_union,
 )
 from headrace.ops.topology.bolt import Bolt
+from headrace.ops.topology.multilang import ShellBolt
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import WindowAssigner, cumulating, everything, session
@@ -120,6 +121,7 @@ __all__ = [
     "ProcessResult",
     "Run",
     "RunError",
+    "ShellBolt",
     "Spout",
     "StateError",
     "StepError",

@@ -18,6 +18,7 @@ from headrace.clock import millis
 from headrace.errors import PlanError, Site
 from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt
 from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, StreamGrouping
+from headrace.ops.topology.multilang import ShellBolt, ShellBoltSpec, unsent_fields
 from headrace.ops.topology.numbered import NUMBER, Numbered
 from headrace.ops.topology.operator import NOTHING, BoltSpec, sent_schema, stream_schemas
 from headrace.plan.columns import unknown
@@ -74,7 +75,11 @@ def add_bolt(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     sides: dict[str, pa.Schema] = {}
     with draft.attempt(step.site):
         sides = stream_schemas(bolt)
-    what = BoltSpec(
+    kind = BoltSpec
+    if isinstance(bolt, ShellBolt):
+        kind = ShellBoltSpec
+        step.report(*unsent_fields(bolt, part.id, [stream.schema for _, stream in inputs]))
+    what = kind(
         tuple(s.label for s, _ in inputs),
         bolt,
         type(bolt).state(),

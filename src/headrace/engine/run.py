@@ -175,9 +175,11 @@ class Run:
         return Status(self._state, self._reported_epoch(), self._error, warnings)
 
     def _may_lose(self) -> tuple[str, ...]:
-        """What a crash may lose of an input."""
+        """What a crash may lose of an input, or of what a step has in memory."""
         sources = self._start.bundle.sources.items()
-        return tuple(f"input {name!r}: {source.loses}" for name, source in sources if source.loses)
+        steps = [node.what.loses for node in self._program.stateful()]
+        inputs = [f"input {name!r}: {source.loses}" for name, source in sources if source.loses]
+        return (*inputs, *filter(None, steps))
 
     @property
     def progress(self) -> Progress | None:

@@ -83,6 +83,7 @@ class Driver:
         try:
             manifest = self._runner.epoch()
         except BaseException:
+            self._close_steps()
             self.start.log.release()
             raise
         if manifest is None:
@@ -108,4 +109,9 @@ class Driver:
         """Close the inputs and release the job's folder."""
         for source in self.start.bundle.sources.values():
             source.close()
+        self._close_steps()
         self.start.log.release()
+
+    def _close_steps(self) -> None:
+        for node in self.program.stateful():
+            node.what.close()

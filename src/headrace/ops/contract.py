@@ -297,6 +297,14 @@ class Spec(ABC):
         """Whether these columns of its results are those of the row it got."""
         return self.passes
 
+    @property
+    def loses(self) -> str:
+        """What is lost when a process of the job ends, though the job goes on; empty: nothing."""
+        return ""
+
+    def close(self) -> None:  # noqa: B027  most start nothing
+        """A run in this process has ended: end what its operators started here."""
+
     def firing(self, output: pa.Schema) -> str | None:
         """What was asked of its windows beyond firing once; None where nothing can be."""
         return None

@@ -69,7 +69,11 @@ class BoltSpec(ProcessSpec):
     def __str__(self) -> str:
         dealt = zip(self.names, self.groupings, strict=True)
         inputs = "; ".join(f"{name} by {grouping}" for name, grouping in dealt)
-        return f"{type(self.function).__name__}, {_tasks(self.tasks)}: {inputs}{self._ticks()}"
+        return f"{self.title}, {_tasks(self.tasks)}: {inputs}{self._ticks()}"
+
+    @property
+    def title(self) -> str:
+        return type(self.function).__name__
 
     def _ticks(self) -> str:
         every: Duration | None = type(self.function).tick_every

@@ -1,0 +1,411 @@
+"""Programs in other languages as child processes: their start, their messages, their end.
+
+A child speaks Storm's multilang protocol: JSON messages, each ended by a line "end", on its
+standard input and output. It is started once in a worker process for each task, and ends with
+it: its input is closed when the worker ends in good order, and where the kernel can it is killed
+when the worker dies. What it writes to its standard error is logged under its name.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.clock import pretty
+from headrace.errors import StepError
+from headrace.ops.calls.resource import Resource
+
+LOG = logging.getLogger("headrace.multilang")
+LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)  # Storm's 0-4
+_END = b"\nend\n"
+_PIECE = 1 << 16  # bytes that are read or written at a time: what a pipe holds
+_LONGEST = 64 << 20  # bytes of a message
+_SHOWN = 200  # characters of a message in an error
+_LAST_LINES = 20  # of its standard error, that an error quotes
+_GRACE = 2.0  # seconds in which a child may end by itself
+_CHECK = 0.2  # seconds between two looks whether a silent child has died
+_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+          "LD_LIBRARY_PATH", "SYSTEMROOT")  # fmt: skip
+
+# Run by a Python that then becomes the user's program: the kernel kills it when its parent dies.
+_LAUNCH = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ChildError(Exception):
+    """A child has died, hangs, or does not keep to the protocol; the text says how."""
+
+    def __init__(self, text: str, child: Child | None = None) -> None:
+        super().__init__(text)
+        self.child = child
+
+    def said(self) -> str:
+        """The last lines of the child's standard error."""
+        return "" if self.child is None else self.child.said()
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run; `timeout` in ms is for how long a child may be silent."""
+
+    arguments: tuple[str, ...]
+    cwd: str
+    env: tuple[tuple[str, str], ...]
+    timeout: int
+    max_restarts: int
+
+    def __str__(self) -> str:
+        return " ".join(self.arguments)
+
+    def environment(self) -> dict[str, str]:
+        """Only what a program needs to run, and what the user passes on: no secrets of ours."""
+        own = {n: v for n, v in os.environ.items() if n in _NAMES or n.startswith("LC_")}
+        return {**own, **dict(self.env)}
+
+
+class Child:
+    """One running program. `who` names it in the log: "bolt split[3]"."""
+
+    def __init__(self, who: str, command: Command, setup: Mapping[str, Any]) -> None:
+        _show_log()
+        self.who, self.command, self.ids = who, command, 0
+        self._received, self._searched = bytearray(), 0  # so far there is no end of a message
+        self._folder = tempfile.mkdtemp(prefix="headrace-pids-")
+        self._process = _start(who, command)
+        self._last = deque[str](maxlen=_LAST_LINES)
+        self._lines = threading.Thread(target=self._log_lines, name=who, daemon=True)
+        self._lines.start()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()  # type: ignore[union-attr]
+        try:
+            self._shake_hands({**setup, "pidDir": self._folder})
+        except BaseException:
+            self.kill()
+            raise
+
+    def error(self, text: str) -> ChildError:
+        """It has failed in this way."""
+        return ChildError(text, self)
+
+    def _shake_hands(self, setup: Mapping[str, Any]) -> None:
+        talk = Exchange(self, [encode(setup)])
+        for message in talk.messages(lambda: 'its handshake: the answer {"pid": ...}'):
+            if type(message.get("pid")) is int:
+                return
+            if message.get("command") not in ("log", "error"):
+                raise self.error(f"answered the handshake with {shown(message)}, not with its pid")
+            self.log(message)
+
+    # what it says
+
+    def log(self, message: Mapping[str, Any]) -> None:
+        """A `log` or `error` message of its own, with its level."""
+        level, error = message.get("level", 2), message["command"] == "error"
+        known = type(level) is int and 0 <= level < len(LEVELS)
+        LOG.log(logging.ERROR if error else LEVELS[level] if known else logging.INFO,
+                "%s: %s", self.who, message.get("msg"))  # fmt: skip
+
+    def _log_lines(self) -> None:
+        assert self._process.stderr is not None
+        with suppress(ValueError, OSError):  # closed while it is read
+            for line in self._process.stderr:
+                text = line.decode("utf-8", "replace").rstrip("\n")
+                self._last.append(text)
+                LOG.warning("%s: %s", self.who, text)
+
+    def said(self) -> str:
+        """The last lines of its standard error."""
+        self._lines.join(_GRACE)
+        return "\n".join(self._last)
+
+    # messages
+
+    def parsed(self) -> Iterator[Any]:
+        """The messages that have come, in order."""
+        end = self._received.rfind(_END, self._searched)
+        if end >= 0:
+            whole = bytes(self._received[:end])
+            del self._received[: end + len(_END)]
+            for part in whole.split(_END):
+                yield self._message(part)
+        self._searched = max(0, len(self._received) - len(_END))
+        if len(self._received) > _LONGEST:
+            raise self.error(f'wrote {len(self._received):,} bytes without a line "end"')
+
+    def _message(self, part: bytes) -> dict[str, Any]:
+        try:
+            message = _decode(part.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            text = part.decode("utf-8", "replace")
+            raise self.error(f"wrote what is not JSON ({error}): {shown(text)}") from None
+        if type(message) is not dict:
+            raise self.error(f"wrote {shown(message)}, which is no JSON object")
+        return message
+
+    def receive(self) -> bool:
+        """Take what it has written, without waiting; False at its end."""
+        with suppress(BlockingIOError):
+            data = os.read(self._out, _PIECE)
+            self._received += data
+            return bool(data)
+        return True
+
+    def send(self, data: memoryview) -> int:
+        """Write what fits into the pipe; the number of bytes."""
+        try:
+            return os.write(self._in, data[:_PIECE])
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            raise self.died() from None
+
+    def wait(self, writing: bool, seconds: float) -> tuple[bool, bool]:
+        """Whether it can be read from and written to, within this time."""
+        poll = select.poll()
+        poll.register(self._out, select.POLLIN | select.POLLHUP)
+        if writing:
+            poll.register(self._in, select.POLLOUT | select.POLLERR)
+        ready = dict(poll.poll(1_000 * min(seconds, _CHECK)))
+        return self._out in ready, self._in in ready
+
+    def idle_messages(self) -> list[Any]:
+        """What it has written between two batches."""
+        while self.wait(False, 0)[0]:
+            if not self.receive():
+                raise self.died()
+        return list(self.parsed())
+
+    def died(self) -> ChildError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE)
+        code = self._process.returncode
+        if code is None:
+            return self.error("closed its output and goes on")
+        if code < 0:
+            return self.error(f"died by the signal {signal.Signals(-code).name}")
+        return self.error(f"ended with exit code {code}")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code once it has ended."""
+        return self._process.poll()
+
+    # its end
+
+    def close(self) -> None:
+        """Close its input, wait, then kill what is left."""
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and what it has started in its process group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._lines.join(_GRACE)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _show_log() -> None:
+    """Where nobody has set up logging, as in a worker of Spark, it goes to standard error."""
+    if not LOG.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        LOG.addHandler(handler)
+        LOG.setLevel(logging.INFO)
+
+
+class Exchange:
+    """Messages to a child and from it, both at once: neither side ever waits for a full pipe."""
+
+    def __init__(self, child: Child, messages: Sequence[bytes]) -> None:
+        self._child = child
+        self._first = deque[bytes]()  # before all others: answers that it waits for
+        self._rest = deque(messages)
+        self._sending = memoryview(b"")
+        self.since = time.monotonic()  # when it last did something
+
+    def answer(self, message: bytes) -> None:
+        """Send this before what has not been sent yet."""
+        self._first.append(message)
+
+    def send(self, message: bytes) -> None:
+        """Send this after all else."""
+        self._rest.append(message)
+
+    @property
+    def sent(self) -> bool:
+        return not (self._sending or self._first or self._rest)
+
+    def messages(self, waits_for: Callable[[], str]) -> Iterator[dict[str, Any]]:
+        """The messages as they come; leave the loop when there will be no more."""
+        child, timeout = self._child, self._child.command.timeout / 1_000
+        while True:
+            left = self.since + timeout - time.monotonic()
+            if left <= 0:
+                quiet = pretty(child.command.timeout)
+                raise child.error(f"hangs: for {quiet} it has not sent {waits_for()}")
+            readable, writable = child.wait(not self.sent, left)
+            if writable:
+                self._write()
+            if readable:
+                going_on = child.receive()
+                yield from child.parsed()
+                if not going_on:
+                    raise child.died()
+            elif child.exit_code is not None:  # another process holds its output open
+                raise child.died()
+
+    def alive(self) -> None:
+        """It has done something."""
+        self.since = time.monotonic()
+
+    def _write(self) -> None:
+        if not self._sending:
+            source = self._first or self._rest
+            taken, size = [], 0
+            while source and size < _PIECE:
+                taken.append(source.popleft())
+                size += len(taken[-1])
+            self._sending = memoryview(b"".join(taken))
+        self._sending = self._sending[self._child.send(self._sending) :]
+
+
+def encode(message: Any) -> bytes:
+    """A message as it travels."""
+    return json.dumps(message, separators=(",", ":")).encode() + _END
+
+
+def shown(message: Any) -> str:
+    """A message in an error."""
+    text = message if isinstance(message, str) else json.dumps(message, default=str)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
+# Starting them, and all children of this process.
+
+
+def _start(who: str, command: Command) -> subprocess.Popen[bytes]:
+    env, program = command.environment(), command.arguments[0]
+    if not os.path.isdir(command.cwd):
+        raise StepError(
+            "HR-TOPOLOGY-043",
+            f"{who} cannot be started: there is no folder {command.cwd!r} on this machine",
+            "The program must be at the same place on every machine that runs tasks: pass cwd=.",
+        )
+    place = os.path.join(command.cwd, program) if os.sep in program else program
+    if shutil.which(place, path=env.get("PATH")) is None:
+        raise StepError(
+            "HR-TOPOLOGY-042",
+            f"{who} cannot be started: there is no program {program!r} on this machine",
+            f"Looked for in {command.cwd if os.sep in program else env.get('PATH')}. Install it on "
+            "every machine that runs tasks, or write its whole path.",
+        )
+    arguments = list(command.arguments)
+    if sys.platform == "linux" and sys.executable:
+        arguments = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *arguments]
+    children: _Children = _children()
+    return children.starter.popen(
+        arguments,
+        cwd=command.cwd,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+class _Starter:
+    """The thread that starts all children: the kernel kills them when the *thread* that started
+    them ends, so it must be one that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Any, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="headrace-starter", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            future, arguments, options = self._work.get()
+            try:
+                future.set_result(subprocess.Popen(arguments, **options))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def popen(self, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        future: Future[subprocess.Popen[bytes]] = Future()
+        self._work.put((future, arguments, options))
+        return future.result()
+
+
+class _Children:
+    """Those of this process by whose they are, and the task."""
+
+    def __init__(self) -> None:
+        self.running: dict[tuple[str, str, int], Child] = {}
+        self.starter = _Starter()
+
+    def close(self) -> None:
+        for child in self.running.values():
+            child.close()
+        self.running.clear()
+
+
+# Made again after a fork; closed when the process ends or is hung up, as Spark does with workers.
+_children = Resource(_Children, _Children.close, "headrace-multilang")
+
+
+def running(key: tuple[str, str, int], start: Callable[[], Child]) -> Child:
+    """The child of a task, started if there is none."""
+    children: dict[tuple[str, str, int], Child] = _children().running
+    if key not in children:
+        children[key] = start()
+    return children[key]
+
+
+def forget(key: tuple[str, str, int]) -> None:
+    """A child that has been killed."""
+    _children().running.pop(key, None)
+
+
+def close_children(owner: str) -> None:
+    """End the children of a bolt in this process."""
+    children = _children().running
+    for key in [key for key in children if key[0] == owner]:
+        children.pop(key).close()
