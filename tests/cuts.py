@@ -113,6 +113,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "ops.topology.bolt": {
         "_LARGE": "elements of an attribute that are watched at every depth",
     },
+    "api.shell_spouts": {
+        "ShellSpout.__init__(max_restarts)": "the user's",
+    },
     "ops.topology.multilang": {
         "ShellBolt.__init__(max_restarts)": "the user's",
     },
@@ -120,8 +123,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_SHOWN": "characters printed",
     },
     "ops.topology.multilang_process": {
-        "_CHECK": "seconds between two looks at a process",
-        "_GRACE": "seconds for a process to end",
         "_LAST_LINES": "lines printed",
         "_LONGEST": "a limit that is refused",
         "_SHOWN": "characters printed",

@@ -22,7 +22,7 @@ WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",
 ]  # fmt: skip
-TOPOLOGIES = ["Bolt", "ShellBolt", "Spout", "Topology"]
+TOPOLOGIES = ["Bolt", "ShellBolt", "ShellSpout", "Spout", "Topology"]
 JOINS = ["JoinResult", "Table", "join_all", "spark_table", "sql_table", "table_file"]
 PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [

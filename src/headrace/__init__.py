@@ -14,6 +14,7 @@ from headrace.api.job import Job
 from headrace.api.keyed import KeyedStream, Table, connect, join_all
 from headrace.api.lookups import spark_table, sql_table, table_file
 from headrace.api.patterns import Pattern, either, pattern
+from headrace.api.shell_spouts import ShellSpout
 from headrace.api.stream import JoinResult, MatchResult, ProcessResult, Stream, WindowResult
 from headrace.api.topology import Topology
 from headrace.errors import (
@@ -122,6 +123,7 @@ __all__ = [
     "Run",
     "RunError",
     "ShellBolt",
+    "ShellSpout",
     "Spout",
     "StateError",
     "StepError",

@@ -34,6 +34,7 @@ STEPS = {
     "RunningFold": "Fold",
     "ProcessSpec": "Process",
     "BoltSpec": "Bolt",
+    "ShellBoltSpec": "Bolt",
 }
 WORDS = {
     "value": "Kept",

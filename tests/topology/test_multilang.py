@@ -67,6 +67,7 @@ GARBAGE = {
     "too few fields": "emit()",
     "too many fields": "emit('a', 'b')",
     "no list": "send(command='emit', tuple='a')",
+    "no tuple": "send(command='emit')",
     "unknown command": "send(command='dance')",
     "unknown stream": "emit('a', stream='nowhere')",
     "task of a stream that is not direct": "emit('a', task=1)",

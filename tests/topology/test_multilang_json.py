@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.ops.topology.multilang_json import Misfit, cannot_travel, columns_of, rows_as_json
+from headrace.ops.topology.multilang_json import Unfitting, cannot_travel, columns_of, rows_as_json
 from headrace.schema import schema_of
 
 UTC = st.datetimes(timezones=st.just(dt.UTC))
@@ -89,7 +89,7 @@ REFUSED: dict[str, list[Any]] = {
 )
 def test_what_does_not_fit_is_refused_with_the_field(kind: str, value: Any) -> None:
     schema = schema_of(f"it {kind}")
-    with pytest.raises(Misfit, match="field 'it'"):
+    with pytest.raises(Unfitting, match="field 'it'"):
         columns_of([[value]], schema)
 
 

@@ -179,7 +179,7 @@ THEMES = (
         "topologies",
         "Topologies",
         "A job written as spouts and bolts. See :doc:`/docs/guide/topologies`.",
-        public("Topology Spout Bolt ShellBolt"),
+        public("Topology Spout Bolt ShellBolt ShellSpout"),
         ("BoltInputs", "Collector", "TaskContext", "SpoutCollector", "SpoutContext"),
     ),
     Theme(

@@ -28,9 +28,9 @@ from headrace.ops.process.calls_by_key import KeyPass
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta, TupleFailedError
 from headrace.ops.topology.groupings import TO
-from headrace.ops.topology.multilang_batch import Batch
+from headrace.ops.topology.multilang_batch import TupleBatch
 from headrace.ops.topology.multilang_json import (
-    Misfit,
+    Unfitting,
     cannot_travel,
     columns_of,
     rows_as_json,
@@ -120,7 +120,8 @@ def command_of(command: Any, env: Any, cwd: Any, timeout: Duration, max_restarts
             f"Write its arguments as a list: {words.split()!r}.",
         )
     arguments = tuple(map(os.fspath, command)) if _is_list(command) else ()
-    if not arguments or not all(isinstance(a, str) and a and "\0" not in a for a in arguments):
+    texts = all(isinstance(argument, str) and "\0" not in argument for argument in arguments)
+    if not (texts and arguments and arguments[0]):
         raise PlanError(
             "HR-TOPOLOGY-040",
             f"the command {command!r} is no list of arguments",
@@ -213,7 +214,7 @@ class _Answers:
     faults: list[Fault] = field(default_factory=list)
     error: Exception | None = None
 
-    def add(self, first: int, batch: Batch, tables: Emitted, arrived: Any) -> None:
+    def add(self, first: int, batch: TupleBatch, tables: Emitted, arrived: Any) -> None:
         """The answers of a task whose first tuple is the `first` of the block."""
         for place, reason in sorted(batch.failed.items()):
             self.faults.append(Fault(arrived(first + place), TupleFailedError(reason)))
@@ -290,7 +291,7 @@ class ShellBoltOperator(BoltOperator):
                 texts[place] = f'{head},"tuple":{row}}}'
         return texts
 
-    def _run(self, task: int, texts: list[str]) -> tuple[Batch, Emitted]:
+    def _run(self, task: int, texts: list[str]) -> tuple[TupleBatch, Emitted]:
         """The tuples of a task, sent until a child has processed all of them."""
         bolt, spec = self._spec.function, self._spec
         command, who = bolt.command, f"bolt {spec.component}[{task}]"
@@ -300,13 +301,13 @@ class ShellBoltOperator(BoltOperator):
                 child = running(key, lambda: Child(who, command, self._setup(task)))
                 try:
                     self._take_idle(child)
-                    batch = Batch(child, texts, self._streams(), type(bolt).direct)
+                    batch = TupleBatch(child, texts, self._streams(), type(bolt).direct)
                     batch.run()
                     return batch, self._tables(batch)
                 except BaseException as error:
                     forget(key)
                     child.kill()
-                    if isinstance(error, Misfit):
+                    if isinstance(error, Unfitting):
                         raise ChildError(f"emitted what does not fit: {error}", child) from None
                     raise
             except ChildError as error:
@@ -336,7 +337,7 @@ class ShellBoltOperator(BoltOperator):
         default = {} if self._kind.output is None else {DEFAULT: self._schema}
         return {**default, **self._sides}
 
-    def _tables(self, batch: Batch) -> Emitted:
+    def _tables(self, batch: TupleBatch) -> Emitted:
         """What was emitted to each stream, and for which tuple; refuses what does not fit."""
         tables = {}
         for stream, schema in self._streams().items():

@@ -14,7 +14,7 @@ _WAITING, _ACKED, _FAILED = range(3)
 _REASON = "failed by its bolt"
 
 
-class Batch:
+class TupleBatch:
     """`texts` are the messages of the tuples, without their ids."""
 
     def __init__(

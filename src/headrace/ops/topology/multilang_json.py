@@ -34,7 +34,7 @@ _DECIMAL = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _SHOWN = 60  # characters of a value in a message
 
 
-class Misfit(Exception):
+class Unfitting(Exception):
     """A value that is not what its field declares; the text says which, and why."""
 
 
@@ -148,11 +148,10 @@ def _utc_out(value: dt.datetime) -> str:
 
 def columns_of(tuples: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
     """Tuples that a program emitted, lists of JSON values, as columns of `schema`."""
-    wrong = next((t for t in tuples if type(t) is not list or len(t) != len(schema)), None)
-    if wrong is not None:
+    for wrong in (t for t in tuples if type(t) is not list or len(t) != len(schema)):
         names = ", ".join(schema.names)
         how = f"{len(wrong)} values" if type(wrong) is list else "no list"
-        raise Misfit(f"the tuple {_shown(wrong)} is {how}; its fields are {names}")
+        raise Unfitting(f"the tuple {_shown(wrong)} is {how}; its fields are {names}")
     columns = zip(*tuples, strict=True) if tuples else ((),) * len(schema)
     return [_array(values, field) for values, field in zip(columns, schema, strict=True)]
 
@@ -168,7 +167,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         raise _misfit(values, field) from None
     if array.null_count and not field.nullable:
-        raise Misfit(f"field {field.name!r} is null, and is declared not null")
+        raise Unfitting(f"field {field.name!r} is null, and is declared not null")
     if as_they_are and pt.is_floating(kind):
         _refuse_overflow(array, values, field)
     return array
@@ -201,18 +200,18 @@ def _read(read: Convert, value: Any, field: pa.Field) -> Any:
         raise _refused(value, field) from None
 
 
-def _misfit(values: Sequence[Any], field: pa.Field) -> Misfit:
+def _misfit(values: Sequence[Any], field: pa.Field) -> Unfitting:
     """Which of the values Arrow refuses."""
     for value in values:
         try:
             pa.array([value], field.type)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             return _refused(value, field)
-    return Misfit(f"field {field.name!r} ({ddl_type(field.type)}) does not fit")
+    return Unfitting(f"field {field.name!r} ({ddl_type(field.type)}) does not fit")
 
 
-def _refused(value: Any, field: pa.Field) -> Misfit:
-    return Misfit(f"field {field.name!r} ({ddl_type(field.type)}) cannot be {_shown(value)}")
+def _refused(value: Any, field: pa.Field) -> Unfitting:
+    return Unfitting(f"field {field.name!r} ({ddl_type(field.type)}) cannot be {_shown(value)}")
 
 
 def _shown(value: Any) -> str:

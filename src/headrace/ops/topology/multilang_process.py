@@ -32,7 +32,13 @@ from headrace.errors import StepError
 from headrace.ops.calls.resource import Resource
 
 LOG = logging.getLogger("headrace.multilang")
-LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)  # Storm's 0-4
+_LEVELS = (
+    logging.DEBUG,
+    logging.DEBUG,
+    logging.INFO,
+    logging.WARNING,
+    logging.ERROR,
+)  # Storm's 0-4
 _END = b"\nend\n"
 _PIECE = 1 << 16  # bytes that are read or written at a time: what a pipe holds
 _LONGEST = 64 << 20  # bytes of a message
@@ -91,8 +97,12 @@ class Child:
         _show_log()
         self.who, self.command, self.ids = who, command, 0
         self._received, self._searched = bytearray(), 0  # so far there is no end of a message
+        self.answers = deque[bytes]()  # that it waits for, and goes on waiting for in a next batch
+        self.sending = memoryview(b"")
+        self.deaf = False  # it has closed its input
         self._folder = tempfile.mkdtemp(prefix="headrace-pids-")
         self._process = _start(who, command)
+        _children().alive.add(self)
         self._last = deque[str](maxlen=_LAST_LINES)
         self._lines = threading.Thread(target=self._log_lines, name=who, daemon=True)
         self._lines.start()
@@ -124,8 +134,8 @@ class Child:
     def log(self, message: Mapping[str, Any]) -> None:
         """A `log` or `error` message of its own, with its level."""
         level, error = message.get("level", 2), message["command"] == "error"
-        known = type(level) is int and 0 <= level < len(LEVELS)
-        LOG.log(logging.ERROR if error else LEVELS[level] if known else logging.INFO,
+        known = type(level) is int and 0 <= level < len(_LEVELS)
+        LOG.log(logging.ERROR if error else _LEVELS[level] if known else logging.INFO,
                 "%s: %s", self.who, message.get("msg"))  # fmt: skip
 
     def _log_lines(self) -> None:
@@ -179,8 +189,9 @@ class Child:
             return os.write(self._in, data[:_PIECE])
         except BlockingIOError:
             return 0
-        except BrokenPipeError:
-            raise self.died() from None
+        except BrokenPipeError:  # what it has written before is still to be read
+            self.deaf = True
+            return len(data)
 
     def wait(self, writing: bool, seconds: float) -> tuple[bool, bool]:
         """Whether it can be read from and written to, within this time."""
@@ -191,12 +202,13 @@ class Child:
         ready = dict(poll.poll(1_000 * min(seconds, _CHECK)))
         return self._out in ready, self._in in ready
 
-    def idle_messages(self) -> list[Any]:
+    def idle_messages(self) -> Iterator[Any]:
         """What it has written between two batches."""
         while self.wait(False, 0)[0]:
-            if not self.receive():
+            going_on = self.receive()
+            yield from self.parsed()
+            if not going_on:
                 raise self.died()
-        return list(self.parsed())
 
     def died(self) -> ChildError:
         with suppress(subprocess.TimeoutExpired):
@@ -207,6 +219,11 @@ class Child:
         if code < 0:
             return self.error(f"died by the signal {signal.Signals(-code).name}")
         return self.error(f"ended with exit code {code}")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended with exit code 0, and not in the middle of a message."""
+        return self.exit_code == 0 and not self._received.strip()
 
     @property
     def exit_code(self) -> int | None:
@@ -233,6 +250,7 @@ class Child:
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
         shutil.rmtree(self._folder, ignore_errors=True)
+        _children().alive.discard(self)
 
 
 def _show_log() -> None:
@@ -248,15 +266,12 @@ class Exchange:
     """Messages to a child and from it, both at once: neither side ever waits for a full pipe."""
 
     def __init__(self, child: Child, messages: Sequence[bytes]) -> None:
-        self._child = child
-        self._first = deque[bytes]()  # before all others: answers that it waits for
-        self._rest = deque(messages)
-        self._sending = memoryview(b"")
+        self._child, self._rest = child, deque(messages)
         self.since = time.monotonic()  # when it last did something
 
     def answer(self, message: bytes) -> None:
         """Send this before what has not been sent yet."""
-        self._first.append(message)
+        self._child.answers.append(message)
 
     def send(self, message: bytes) -> None:
         """Send this after all else."""
@@ -264,7 +279,7 @@ class Exchange:
 
     @property
     def sent(self) -> bool:
-        return not (self._sending or self._first or self._rest)
+        return not (self._child.sending or self._child.answers or self._rest)
 
     def messages(self, waits_for: Callable[[], str]) -> Iterator[dict[str, Any]]:
         """The messages as they come; leave the loop when there will be no more."""
@@ -274,7 +289,8 @@ class Exchange:
             if left <= 0:
                 quiet = pretty(child.command.timeout)
                 raise child.error(f"hangs: for {quiet} it has not sent {waits_for()}")
-            readable, writable = child.wait(not self.sent, left)
+            ended = child.exit_code is not None  # and perhaps another process holds its output
+            readable, writable = child.wait(not (self.sent or child.deaf), left)
             if writable:
                 self._write()
             if readable:
@@ -282,7 +298,7 @@ class Exchange:
                 yield from child.parsed()
                 if not going_on:
                     raise child.died()
-            elif child.exit_code is not None:  # another process holds its output open
+            elif ended:
                 raise child.died()
 
     def alive(self) -> None:
@@ -290,14 +306,15 @@ class Exchange:
         self.since = time.monotonic()
 
     def _write(self) -> None:
-        if not self._sending:
-            source = self._first or self._rest
+        child = self._child
+        if not child.sending:
+            source = child.answers or self._rest
             taken, size = [], 0
             while source and size < _PIECE:
                 taken.append(source.popleft())
                 size += len(taken[-1])
-            self._sending = memoryview(b"".join(taken))
-        self._sending = self._sending[self._child.send(self._sending) :]
+            child.sending = memoryview(b"".join(taken))
+        child.sending = child.sending[child.send(child.sending) :]
 
 
 def encode(message: Any) -> bytes:
@@ -379,10 +396,11 @@ class _Children:
 
     def __init__(self) -> None:
         self.running: dict[tuple[str, str, int], Child] = {}
+        self.alive: set[Child] = set()  # those of spouts, too
         self.starter = _Starter()
 
     def close(self) -> None:
-        for child in self.running.values():
+        for child in list(self.alive):
             child.close()
         self.running.clear()
 
