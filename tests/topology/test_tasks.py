@@ -242,37 +242,3 @@ def test_a_pause_of_the_event_time_is_ticked_through_at_the_end() -> None:
         assert [row[:2] for row in rows(test)] == [
             (10_000 * i, task) for i in (1, 2, 3, 4, 5) for task in (0, 1)
         ]
-
-
-# acks
-
-
-class Acks(hr.Bolt):
-    output = "v bigint"
-    acks = True
-    n = hr.value(int, default=0)
-
-    def process(self, tup: Any, collector: Any) -> None:
-        self.n += 1
-        collector.emit((self.n,))
-        if tup.v == 1:
-            return
-        if tup.v == 2:
-            collector.fail(tup, "two")
-        collector.ack(tup)
-
-
-def test_a_tuple_that_is_failed_or_not_acked_leaves_nothing() -> None:
-    topology = hr.Topology("acks")
-    topology.spout("numbers", "log:numbers", schema="v bigint")
-    topology.bolt("acks", Acks()).shuffle("numbers")
-    topology.bolt("out", "collect:").shuffle("acks")
-    with Harness(topology) as test:
-        test.send("numbers", [(v,) for v in (0, 1, 2, 3, 1)])
-        assert rows(test) == [(1,), (2,)]
-        reasons = sorted(dead["error"] for dead in test.dead())
-        assert reasons == [
-            "TupleFailedError: neither acked nor failed",
-            "TupleFailedError: neither acked nor failed",
-            "TupleFailedError: two",
-        ]

@@ -24,6 +24,7 @@ from headrace.api.topology_parts import (
     end_tuples,
     read_stream,
 )
+from headrace.clock import Duration
 from headrace.errors import PlanError, Site, building_at, call_site, did_you_mean
 from headrace.hints import named_arguments
 from headrace.ops.process.function import KeyedProcess
@@ -117,8 +118,14 @@ class Topology(Job):
         on_error: str = "dead",
         dead_limit: int | float | None = None,
         slots: int | None = None,
+        max_replays: int = 3,
+        backoff: Duration = 0,
+        timeout: Duration = "30s",
     ) -> None:
-        """See `hr.Job`."""
+        """See `hr.Job`. A tuple that fails is processed again up to `max_replays` times, the first
+        time after `backoff`, and then after twice as long each time; one that a bolt with
+        `acks = True` does not ack within `timeout` has failed. Bolts may say otherwise."""
+        self._replays = {"max_replays": max_replays, "backoff": backoff, "timeout": timeout}
         self._components: dict[str, Component] = {}
         self._building = False
         super().__init__(name, folder, on_error=on_error, dead_limit=dead_limit, slots=slots)
@@ -169,6 +176,7 @@ class Topology(Job):
     def bolt(self, id: str, what: Any, tasks: int = 1, **options: Any) -> BoltInputs:
         """Declare a bolt: a `hr.Bolt`, a `hr.KeyedProcess`, or an output such as "files:path".
 
+        A `hr.Bolt` takes `max_replays`, `backoff` and `timeout`, as the topology does for all.
         The options of an output are those of `write`; of a process function `unbounded`. With
         `window=` it is a window function, for the windows of each task: the options are those
         of `window` and `process`.
@@ -273,7 +281,7 @@ class Topology(Job):
         elif "window" in part.options:
             part.built = add_window(self.plain, part, inputs)
         elif isinstance(part.what, Bolt):
-            part.built = add_bolt(self.plain, part, inputs)
+            part.built = add_bolt(self.plain, part, inputs, self._replays)
         elif isinstance(part.what, KeyedProcess):
             part.built = add_process(self.plain, part, inputs)
         elif isinstance(part.what, str):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dis
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.bolt_options import reliability
 from headrace.api.connected import ConnectedStreams
 from headrace.api.handles import StepBuilder
 from headrace.api.stream import ProcessResult, Stream, WindowResult
@@ -21,6 +22,7 @@ from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, Str
 from headrace.ops.topology.multilang import ShellBolt, ShellBoltSpec, unsent_fields
 from headrace.ops.topology.numbered import NUMBER, Numbered
 from headrace.ops.topology.operator import NOTHING, BoltSpec, sent_schema, stream_schemas
+from headrace.ops.topology.waiting import Reliability
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import LATE, Edge, step_of
@@ -60,10 +62,15 @@ class Component:
 Inputs = Sequence[tuple[Subscription, Stream]]
 
 
-def add_bolt(draft: Draft, part: Component, inputs: Inputs) -> Stream:
+def add_bolt(
+    draft: Draft, part: Component, inputs: Inputs, defaults: Mapping[str, Any]
+) -> Stream:
     """A bolt as a step whose key is the number of its task."""
     bolt, edges = part.what, tuple(stream._edge for _, stream in inputs)
     step = StepBuilder(draft, edges[0], part.id, part.options.pop("was", None))
+    how = Reliability()
+    with draft.attempt(step.site):
+        how = reliability(part.id, bolt, part.options, defaults)
     _refuse_options(step, part)
     timed = all(edge.node.timed for edge in edges)
     step.report(*bolt_problems(bolt, timed=timed))
@@ -87,6 +94,7 @@ def add_bolt(draft: Draft, part: Component, inputs: Inputs) -> Stream:
         groupings=tuple(s.grouping for s, _ in inputs),
         component=part.id,
         labels=tuple((s.component, s.stream) for s, _ in inputs),
+        reliability=how,
     )
     keys = tuple(() for _ in edges)
     edge = step.stateful(what, keys, schema, inputs=edges, timed=timed, sides=sides)
@@ -270,7 +278,8 @@ def _refuse_options(step: StepBuilder, part: Component) -> None:
             PlanError(
                 "HR-TOPOLOGY-004",
                 f"the bolt {part.id!r} has no option {option!r}",
-                "Outputs have the options of write; a bolt is set up in its class.",
+                "A bolt has max_replays, backoff and timeout, and is set up in its class; outputs have "
+                "the options of write.",
             )
         )
 

@@ -23,6 +23,7 @@ from headrace.epoch.values import (
     Offset,
     Piece,
     SourceTask,
+    held_back,
     hold_of,
     reached_by,
     upstream,
@@ -260,16 +261,20 @@ class Planner:
             start = old.at if old else self._sources[split.input].start(split.name)
             if split.at != start or (split.state == ENDED and (old is None or old.state != ENDED)):
                 return True
+        holds = {n: f.holds for n, f in manifest.ops.items() if f.holds is not None}
         return any(
-            now >= facts.wake or self._reached(node, after, now) >= facts.next
+            now >= facts.wake or self._reached(node, after, now, holds) >= facts.next
             for node in self._program.stateful()
             if (facts := manifest.ops.get(node.name)) is not None
             and min(facts.next, facts.wake) < MAX_TIME
         )
 
-    def _reached(self, node: Stateful, splits: list[Split], now: int) -> int:
+    def _reached(
+        self, node: Stateful, splits: list[Split], now: int, holds: Mapping[str, int]
+    ) -> int:
         inputs, hold = self._upstream[node.name], self._holds[node.name]
-        return reached_by(node.processing, inputs, splits, now, hold)
+        reached = reached_by(node.processing, inputs, splits, now, hold)
+        return reached if node.processing else held_back(self._program, node.name, reached, holds)
 
     # its tasks
 

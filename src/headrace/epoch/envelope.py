@@ -38,6 +38,7 @@ DDL = """level int, task int, op string, port int, chunk string, piece int, piec
 # Notes, distinguished from operators by a leading "@", which no step name may have.
 CONTROL = "@control"  # driver -> each level task: epoch, clock, state references
 WATERMARKS = "@watermarks"  # source task -> each level task: what its splits reached
+HOLDS = "@holds"  # level task -> each task of later levels: how far rows that wait hold them back
 REPORT = "@report"  # any task -> sink: state written, outputs staged, counters
 _PIECE = 500_000  # bytes
 _FIELDS = attrgetter(*SCHEMA.names)

@@ -130,4 +130,5 @@ def _joined(total: StepFacts | None, facts: StepFacts) -> StepFacts:
         wake=min(total.wake, facts.wake),
         held=total.held + facts.held,
         tasks=facts.tasks,
+        holds=min((h for h in (total.holds, facts.holds) if h is not None), default=None),
     )

@@ -142,6 +142,35 @@ def _holds(node: Node) -> int:
     return node.what.holds if isinstance(node, Stateful) else 0
 
 
+def held_back(program: Program, name: str, reached: int, holds: Mapping[str, int]) -> int:
+    """How far step `name` may go while rows wait in steps before it, by `holds`: their times.
+
+    What is emitted for them has their event times, and must not be late. At the end of the input
+    nothing waits.
+    """
+    if not holds or reached >= MAX_TIME:
+        return reached
+    above = _steps_above(program, name)
+    own = hold_of(program, name)
+    bounds = [
+        max(MIN_TIME, time - (own - hold_of(program, step)))
+        for step, time in holds.items()
+        if step in above
+    ]
+    return min([reached, *bounds])
+
+
+def _steps_above(program: Program, name: str) -> set[str]:
+    seen: set[str] = set()
+    pending = [e.node for e in program.nodes[name].inputs]
+    while pending:
+        node = pending.pop()
+        if node.name not in seen:
+            seen.add(node.name)
+            pending.extend(e.node for e in node.inputs)
+    return seen
+
+
 def reached_by(
     clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int, hold: int = 0
 ) -> int:

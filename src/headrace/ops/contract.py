@@ -34,6 +34,8 @@ class Fault:
 
     row: pa.Table  # one row, hidden columns included
     error: BaseException
+    port: int = -1  # the input it came by; -1 for a call without a row
+    place: int = -1  # the number of its call among those of the block
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class EpochStep:
     filtered: list[pa.Table] = field(default_factory=list)  # rows it left out, to be counted so
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
+    holds: int | None = None  # the oldest event time of rows that it will emit for later
     newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `tables.py`
     task: int = 0  # which of the tasks this is

@@ -60,6 +60,7 @@ class StepFacts:
     shape: Mapping[str, Any] | None = None
     version: int | None = None  # of the format of its state
     tasks: int | None = None  # how many tasks its operator state is that of, if it has any
+    holds: int | None = None  # the oldest event time of rows that wait in it to be emitted
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _STEP}

@@ -28,9 +28,17 @@ from headrace.epoch.branched_records import (
     single_path_corrections,
 )
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, ChunkAssembler, Envelope, note
+from headrace.epoch.envelope import (
+    CONTROL,
+    HOLDS,
+    REPORT,
+    WATERMARKS,
+    ChunkAssembler,
+    Envelope,
+    note,
+)
 from headrace.epoch.report import Report
-from headrace.epoch.values import Epoch, hold_of, reached_by, upstream
+from headrace.epoch.values import Epoch, held_back, hold_of, reached_by, upstream
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import EpochStep
 from headrace.plan.nodes import OUT, Stateful
@@ -48,6 +56,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     """Everything one task of `level` does, as the envelopes it sends."""
     control: dict[str, Any] | None = None
     reached: dict[str, int] = {}
+    holds: dict[str, int] = {}
     chunks: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
     arriving, task = ChunkAssembler(), 0
     for envelope in arrived:
@@ -58,6 +67,9 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
         elif envelope.op == WATERMARKS:
             for split, watermark in envelope.note().items():
                 reached[split] = max(watermark, reached.get(split, watermark))
+        elif envelope.op == HOLDS:
+            for step, time in envelope.note().items():
+                holds[step] = min(time, holds.get(step, time))
         else:
             chunk = arriving.add(envelope)
             if chunk is not None:
@@ -66,7 +78,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
-        yield from _LevelTask(bundle, level, task, epoch, control["state"]).run(chunks)
+        yield from _LevelTask(bundle, level, task, epoch, control["state"], holds).run(chunks)
 
 
 def _advanced(split: Split, reached: dict[str, int]) -> Split:
@@ -76,9 +88,15 @@ def _advanced(split: Split, reached: dict[str, int]) -> Split:
 
 class _LevelTask:
     def __init__(
-        self, bundle: Bundle, level: int, task: int, epoch: Epoch, state: dict[str, Any]
+        self,
+        bundle: Bundle,
+        level: int,
+        task: int,
+        epoch: Epoch,
+        state: dict[str, Any],
+        holds: Mapping[str, int],
     ) -> None:
-        program = bundle.program
+        program, self._holds = bundle.program, holds
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
         self._outputs = Outputs(bundle.sinks, epoch.number, unique)
@@ -105,7 +123,15 @@ class _LevelTask:
         self._report.rows = dict(self._outputs.rows)
         self._report.steps = {n: dict(c) for n, c in self._flow.steps.items()}
         self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
+        yield from self._hold_back()
         yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
+
+    def _hold_back(self) -> Iterator[Envelope]:
+        """What later steps must know of rows that wait in these."""
+        waiting = {n: f.holds for n, f in self._report.ops.items() if f.holds is not None}
+        for level in range(self._level + 1, self._program.depth + 1) if waiting else ():
+            for task in range(self._epoch.tasks):
+                yield note(level, task, HOLDS, waiting)
 
     def _newest(self, inputs: Iterable[str]) -> int:
         names = set(inputs)
@@ -118,6 +144,8 @@ class _LevelTask:
         inputs = upstream(self._program, node.name)
         hold = hold_of(self._program, node.name)
         reached = reached_by(node.processing, inputs, self._epoch.splits, self._epoch.clock, hold)
+        if not node.processing:
+            reached = held_back(self._program, node.name, reached, self._holds)
         step = EpochStep(
             inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
             tables={s.name: self._state.open(node.name, s) for s in specs},
@@ -144,7 +172,9 @@ class _LevelTask:
             self._report.metrics[node.name] = dict(step.counts)
         rows_held = sum(t.rows_held for t in step.tables.values())
         tasks = self._epoch.tasks if operator.by_task else None
-        facts = StepFacts(step.after, step.next, step.wake, rows_held, tasks=tasks)
+        facts = StepFacts(
+            step.after, step.next, step.wake, rows_held, tasks=tasks, holds=step.holds
+        )
         self._report.ops[node.name] = facts
         for port, tables in step.sides.items():
             for rows in tables:

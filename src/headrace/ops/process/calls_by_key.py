@@ -131,6 +131,7 @@ class KeyPass:
         """What a class does before the calls of a key."""
         assert self._life is not None
         self._call.time = self._times[indexes.start] if len(indexes) else None
+        self._call.place = indexes.start if len(indexes) else -1
         self._life[0](self._one, self._call, due)
         self._unstored = {n: v for n, v in vars(self._one).items() if n not in self._names}
         self._apply_requests(key_id, due, 0)
@@ -192,7 +193,7 @@ class KeyPass:
         times, rows, quick = self._times, self._rows, self._quick
         requests, side_rows = call.timer_requests, call.side_rows  # the lists stay the same
         for i in indexes:
-            call.time = times[i]
+            call.time, call.place = times[i], i
             if several:
                 handler, call.input = self._handlers[self._work.ports[i]]
             if has_ttl:
@@ -205,7 +206,7 @@ class KeyPass:
                 self._emit(returned, i)
             if has_ttl:
                 self._record_writes(key_id)
-            if requests or side_rows:
+            if self._life is not None or requests or side_rows:
                 self._apply_requests(key_id, due, i)
 
     def _emit(self, returned: Any, place: int) -> None:
@@ -220,12 +221,15 @@ class KeyPass:
         call, all_indexes = self._call, indexes
         indexes = indexes[-1:] if self._at_once else indexes
         for i in indexes:
-            call.time = self._times[i]
+            call.time, call.place = self._times[i], i
             handler, call.input = self._handlers[self._work.ports[i]]
             error = self._attempt(key_id, due, i, checks, handler, self._rows[i])
             if error is not None:
                 failed = all_indexes if self._at_once else (i,)
-                self.faults += [Fault(checks.arrived(j), error) for j in failed]
+                ports = self._work.ports
+                self.faults += [
+                    Fault(checks.arrived(j), error, int(ports[j]), j) for j in failed
+                ]
         if self._every_key and not indexes:
             handler, place = self._without_rows(key_id)
             error = self._attempt(key_id, due, place, checks, handler, [])
@@ -268,18 +272,40 @@ class KeyPass:
             call.counts = counts
             if self._has_ttl:
                 self.stamps[key_id] = stamps
+            rescued, sides = call.rescued()
             call.clear()
             if checks.guard is not None:
                 checks.guard.restore()
+            if rescued or sides:
+                error = self._rescue(key_id, due, place, checks, rescued, sides) or error
             return error
         self._emit(returned, place)
         self._apply_requests(key_id, due, place)
         return None
 
+    def _rescue(
+        self,
+        key_id: int,
+        due: DueTimers,
+        place: int,
+        checks: CallChecks,
+        rows: list[Any],
+        sides: list[tuple[str, Any]],
+    ) -> Exception | None:
+        """Emit what a call that failed has emitted nevertheless; an error if it does not fit."""
+        try:
+            checks.accept(rows, sides)
+        except Exception as error:
+            return error
+        self._emit(rows, place)
+        self._call.side_rows.extend(sides)
+        self._apply_requests(key_id, due, place, counts=False)
+        return None
+
     def _without_rows(self, key_id: int) -> tuple[Any, int]:
         """The method to call for a key that has no rows, and the origin of what it emits."""
         handler, self._call.input = self._handlers[0]
-        self._call.time = None
+        self._call.time, self._call.place = None, -1
         self.firings.append((key_id, None))
         return handler, -len(self.firings)
 
@@ -287,15 +313,19 @@ class KeyPass:
         """Let timers fire in the order of their times; yields the origin of what each emits."""
         heapq.heapify(due)
         call = self._call
-        call.input, call.watermark = "", self._step.after
+        call.input, call.watermark, call.place = "", self._step.after, -1
         while due:
             call.time, domain = heapq.heappop(due)
             call.by_clock = domain == CLOCK
             self.firings.append((key_id, None if call.by_clock else call.time))
             yield -len(self.firings)
 
-    def _apply_requests(self, key_id: int, due: DueTimers, place: int) -> None:
+    def _apply_requests(
+        self, key_id: int, due: DueTimers, place: int, *, counts: bool = True
+    ) -> None:
         """What a call requested: timers set and cancelled, rows for side outputs."""
+        if counts:
+            self._call.settle()
         ending = place < 0 and self._step.after >= MAX_TIME and self._beyond()
         for domain, at, arm in self._call.timer_requests:
             timer = (key_id, domain, at)

@@ -235,7 +235,7 @@ class Call:
 
     __slots__ = (
         "by_clock", "clock", "counts", "input", "key", "no_event_timer",
-        "no_timer", "outputs", "side_rows", "time", "timer_requests", "watermark",
+        "no_timer", "outputs", "place", "side_rows", "time", "timer_requests", "watermark",
     )  # fmt: skip
 
     def __init__(
@@ -245,6 +245,7 @@ class Call:
         self.no_timer = self.no_event_timer = ""
         self.key: Any = None
         self.input = ""
+        self.place = -1  # the number of the row among those of the block; -1 without
         self.time: int | None = None
         self.by_clock = False  # in a timer: whether it was set by the clock
         self.timer_requests: list[tuple[int, int, bool]] = []
@@ -293,6 +294,13 @@ class Call:
     def count(self, name: str, n: int = 1) -> None:
         """Add `n` to a figure of your own, that the run shows."""
         self.counts[name] += int(n)
+
+    def settle(self) -> None:
+        """The call counts: what it did is final."""
+
+    def rescued(self) -> tuple[list[Any], list[tuple[str, Any]]]:
+        """What a call that failed has emitted nevertheless, also to side outputs."""
+        return [], []
 
     def clear(self) -> None:
         self.timer_requests.clear()

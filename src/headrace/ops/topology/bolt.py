@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError, StepError
 from headrace.ops.process.function import EVENT as BY_EVENT
 from headrace.ops.process.function import Call, KeyedProcess, ProcessMeta
 from headrace.ops.topology.groupings import TO
+from headrace.ops.topology.waiting import TupleFailedError, Waiting
 from headrace.rows import RowCopier
 from headrace.schema import SchemaLike
 
@@ -38,15 +39,11 @@ class TaskContext:
     tasks: int
 
 
-class TupleFailedError(Exception):
-    """A bolt failed a tuple; the reason is that of its dead letter."""
-
-
 class Collector(Call):
     """What a bolt may emit and read while it processes a tuple."""
 
-    __slots__ = ("_acked", "_default", "_direct", "_failed", "_labels", "_out", "_quick",
-                 "_tasks", "component", "ended", "until")  # fmt: skip
+    __slots__ = ("_default", "_direct", "_failed", "_labels", "_out", "_quick", "_tasks", "_tup",
+                 "component", "ended", "epoch", "replays", "until")  # fmt: skip
 
     def __init__(
         self,
@@ -67,12 +64,33 @@ class Collector(Call):
         self.until, self.ended = watermark, False  # how far event time comes in this epoch
         self._out: list[Any] = []
         self._failed: str | None = None
-        self._acked = False
+        self._tup: Any = None
+        self.epoch = ""  # a text that no other step of the bolt has
+        self.replays: Mapping[int, Waiting] = {}  # by place: what is processed again
 
     @property
     def task(self) -> int:
         """The number of this task, from 0."""
-        return self._tasks[self.key]
+        known = self._tasks.get(self.key)
+        return self.key % len(self._tasks) if known is None else known  # of fewer tasks, or more
+
+    @property
+    def attempt(self) -> int:
+        """How often the tuple has failed before: 0 the first time."""
+        again = self.replays.get(self.place)
+        return 0 if again is None else again.attempt
+
+    @property
+    def id(self) -> str:
+        """What identifies the tuple in this bolt, also when it is processed again."""
+        if self.place < 0:
+            raise ValueError("a tick has no tuple, and so no id")
+        return self.id_at(self.place)
+
+    def id_at(self, place: int) -> str:
+        """The id of the tuple of a call."""
+        again = self.replays.get(place)
+        return f"{self.epoch}.{self.key}.{place}" if again is None else again.id
 
     @property
     def tasks(self) -> int:
@@ -126,22 +144,13 @@ class Collector(Call):
 
     def ack(self, tup: Any) -> None:
         """The tuple is processed. Only a bolt that says `acks = True` must say so."""
-        self._acked = True
 
     def fail(self, tup: Any, reason: str = "failed by its bolt") -> None:
-        """The tuple cannot be processed: nothing that was done for it in this call counts."""
+        """The tuple cannot be processed now: nothing that was done for it in this call counts."""
         self._failed = str(reason)
 
-    def check_acked(self) -> None:
-        """Fail the tuple if it was neither acked nor failed."""
-        if not self._acked and self._failed is None:
-            self._failed = "neither acked nor failed"
-        self._acked = False
-
-    def taken(self, acks: bool) -> Any:
+    def taken(self) -> Any:
         """What the call emitted; raises if it failed the tuple."""
-        if acks:
-            self.check_acked()
         if self._failed is not None:
             raise TupleFailedError(self._failed)
         return self._out
@@ -149,7 +158,7 @@ class Collector(Call):
     def clear(self) -> None:
         """Forget what the call requested."""
         super().clear()
-        self._failed, self._acked = None, False
+        self._failed = None
 
 
 def arm_ticks(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> None:
@@ -174,7 +183,7 @@ def arm_ticks(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> Non
 
 def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> None:
     """Before the calls of a task in an epoch. `ctx.time` is that of its first row."""
-    if ctx.key not in ctx._tasks:
+    if ctx.key not in ctx._tasks and ctx.place < 0:  # ticks of an earlier number of tasks
         return
     kind = type(bolt)
     try:
@@ -227,16 +236,24 @@ def run_tuples(
 ) -> None:
     """Process the tuples of a task. What is emitted goes to `outs` at once, and the number of its
     tuple, from `first` on, to `places`; `apply` takes what was emitted to other streams."""
-    process, acks, side_rows, done = type(bolt).process, bolt.acks, ctx.side_rows, len(outs)
-    ctx._out = outs
+    process, side_rows, done = type(bolt).process, ctx.side_rows, len(outs)
     called = zip(range(first, first + len(tuples)), tuples, times, strict=True)
+    if bolt.acks:
+        for ctx.place, tup, ctx.time in called:
+            if inputs is not None:
+                ctx.input = inputs[ctx.place - first]
+            rows = bolt.on_row(tup, ctx)
+            outs.extend(rows)
+            places.extend([ctx.place] * len(rows))
+            apply(ctx.place)
+        return
+    ctx._out = outs
     for place, tup, ctx.time in called:
+        ctx.place = place
         if inputs is not None:
             ctx.input = inputs[place - first]
         if process(bolt, tup, ctx) is not None:
             raise TypeError("process returned something")
-        if acks:
-            ctx.check_acked()
         if ctx._failed is not None:
             raise TupleFailedError(ctx._failed)
         if (count := len(outs)) != done:
@@ -302,18 +319,18 @@ class Bolt(KeyedProcess, metaclass=BoltMeta):
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         """Called by the runtime; write `process`."""
-        ctx._out = []
+        ctx._out, ctx._tup = [], row
         returned = self.process(row, ctx)  # type: ignore[func-returns-value]
         if returned is not None:
             raise TypeError(f"process returned {returned!r}: emit it with collector.emit")
-        return ctx.taken(self.acks)
+        return ctx.taken()
 
     def on_timer(self, time: int, ctx: Any) -> Any:
         """Called by the runtime; write `tick`."""
         if ctx.key not in ctx._tasks:  # of an earlier number of tasks
             return None
-        ctx._out = []
+        ctx._out, ctx._tup = [], None
         returned = self.tick(ctx)  # type: ignore[func-returns-value]
         if returned is not None:
             raise TypeError(f"tick returned {returned!r}: emit it with collector.emit")
-        return ctx.taken(False)
+        return ctx.taken()

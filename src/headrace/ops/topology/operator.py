@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,22 @@ from headrace.arrays import Mask, integers
 from headrace.chunk import HASH
 from headrace.clock import MAX_TIME, Duration, millis, pretty
 from headrace.hashing import hash_keys
-from headrace.ops.contract import EpochStep, Operator, Place
+from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.process.function import NO_TIME, Call
 from headrace.ops.process.operator import ProcessOperator, ProcessSpec
-from headrace.ops.process.rows_by_key import seen
-from headrace.ops.topology.bolt import Collector
+from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey, seen
+from headrace.ops.topology.acking import AckingCollector
+from headrace.ops.topology.bolt import DEFAULT, Collector
 from headrace.ops.topology.groupings import TO, StreamGrouping, task_keys
+from headrace.ops.topology.waiting import (
+    Reliability,
+    Replays,
+    TupleFailedError,
+    Waiting,
+    WaitingTuples,
+)
 from headrace.rows import row_copier
-from headrace.state.table import KeyedTable
+from headrace.state.table import KeyedTable, TableSpec
 
 TASK = "__task"  # a hidden column: the key of the task
 NOTHING = pa.schema([("nothing", pa.bool_())])  # of a bolt that declares no output
@@ -34,6 +43,7 @@ class BoltSpec(ProcessSpec):
     groupings: tuple[StreamGrouping, ...]
     component: str
     labels: tuple[tuple[str, str], ...]  # the component and the stream of each input
+    reliability: Reliability = Reliability()
 
     at_rest = "Bolt"
     kind = "bolt"
@@ -106,6 +116,15 @@ class BoltSpec(ProcessSpec):
         return BoltOperator(self, place)
 
 
+@dataclass
+class _Block:
+    """Some tasks of an epoch: their rows, which of them are processed again, and the last pass."""
+
+    rows: RowsByKey
+    again: Mapping[int, Waiting]
+    call: Any = None
+
+
 class BoltOperator(ProcessOperator):
     def __init__(self, spec: BoltSpec, place: Place) -> None:
         self._spec, self._kind = spec, type(spec.function)
@@ -117,6 +136,113 @@ class BoltOperator(ProcessOperator):
         self._labels = dict(zip(spec.names, spec.labels, strict=True))
         self._keys = task_keys(spec.tasks)
         self._numbers = {int(key): task for task, key in enumerate(self._keys)}
+        self._waiting = WaitingTuples(spec.reliability, spec.names, place.timed)
+        self._schemas = place.inputs
+        self._emitted = {DEFAULT: place.output, **self._sides}
+        self._round, self._blocks = 0, list[_Block]()
+        self._replays: Replays
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (*super().tables(), *self._waiting.tables())
+
+    def step(self, step: EpochStep) -> None:
+        """The tuples of the epoch and those that are due again; at the end of the input these go
+        round until none waits: none would be found later."""
+        due = self._waiting.again(self._waiting.take_due(step), step)
+        self._one_round(due, step.inputs, step)
+        while step.after >= MAX_TIME and (left := self._waiting.take_all(step)):
+            again = self._waiting.again(left, step, at_once=True)
+            self._one_round(again, [None] * len(step.inputs), step)
+        self._waiting.look_ahead(step)
+
+    def _one_round(
+        self, again: list[Waiting], inputs: Sequence[pa.Table | None], step: EpochStep
+    ) -> None:
+        self._replays = Replays(again, inputs, self._spec.names, self._schemas, step)
+        self._blocks = []
+        if self._replays.count:
+            step.counts["replayed"] += self._replays.count
+        step.inputs = self._replays.inputs
+        super().step(step)
+        self._round += 1
+
+    def _block(self, new_pass: Any, by_task: Any, block: RowsByKey, *more: Any) -> Any:
+        again = self._replays.of(block.ports, block.indexes)
+        self._blocks.append(_Block(block, again))
+        return super()._block(new_pass, by_task, block, *more)
+
+    def _result(self, done: Any, block: RowsByKey, step: EpochStep) -> Any:
+        self._blocks[-1].call = done._call
+        return super()._result(done, block, step)
+
+    def _store(self, parts: list[Any], work: Any, loaded: Any, step: EpochStep) -> None:
+        waits: list[Waiting | None] = []
+        for part, block in zip(parts, self._blocks, strict=True):
+            waits += self._failures(part.faults, block, step)
+            if isinstance(block.call, AckingCollector):
+                waits += self._acks(block.call, block, step)
+        super()._store(parts, work, loaded, step)
+        self._waiting.put([one for one in waits if one is not None], step)
+
+    def _failures(
+        self, faults: list[Fault], block: _Block, step: EpochStep
+    ) -> Iterator[Waiting | None]:
+        """The tuples that failed, as they wait; calls without a tuple stay dead letters."""
+        failed = [fault for fault in faults if fault.port >= 0]
+        faults[:] = [fault for fault in faults if fault.port < 0]
+        for fault in failed:
+            yield self._waiting.failed(self._waits(block, fault.place, step), fault.error, step)
+
+    def _waits(self, block: _Block, place: int, step: EpochStep) -> Waiting:
+        """The tuple of a call of this round."""
+        again = block.again.get(place)
+        if again is not None:
+            return again
+        row = block.rows.arrived(step.inputs, place)
+        key, name = row[TASK][0].as_py(), self._spec.names[int(block.rows.ports[place])]
+        id = f"{self._epoch_id(step)}.{key}.{place}"
+        return Waiting(row, key, row[HASH][0].as_py(), id, 0, name)
+
+    def _epoch_id(self, step: EpochStep) -> str:
+        return f"{step.epoch}.{self._round}"
+
+    def _acks(
+        self, call: AckingCollector, block: _Block, step: EpochStep
+    ) -> Iterator[Waiting | None]:
+        """What was acked, failed, and neither."""
+        waiting = self._waiting
+        for one in call.unacked.values():
+            waits = replace(self._waits(block, one.place, step), held=one.held)
+            yield waiting.unacked(waits, step)
+        for place, _, reason in call.failed_here:
+            yield waiting.failed(self._waits(block, place, step), TupleFailedError(reason), step)
+        for stream, rows, place in call.released:
+            origins = RowOrigins([place] * rows.num_rows, [])
+            self._emit(stream, block.rows.placed(rows, origins, step, self._timed), step)
+        for one in self._earlier(((key, id) for key, id in call.acked_before), step):
+            for stream, rows in one.held:
+                self._emit(stream, one.placed(rows, self._timed), step)
+        reasons = {(key, id): reason for key, id, reason in call.failed_before}
+        for one in self._earlier(reasons, step):
+            error = TupleFailedError(reasons[one.task, one.id])
+            yield waiting.failed(one, error, step)
+
+    def _earlier(self, ids: Iterable[tuple[int, str]], step: EpochStep) -> list[Waiting]:
+        """Tuples of earlier epochs that wait for an ack; an ack of any other changes nothing."""
+        sought = list(ids)
+        keys = pa.array([key for key, _ in sought], pa.int64())
+        hashes = hash_keys([keys], len(keys)).tolist() if sought else []
+        full = [(h, key, id) for h, (key, id) in zip(hashes, sought, strict=True)]
+        found = self._waiting.take(full, step)
+        if len(found) < len(set(sought)):
+            step.counts["acks without effect"] += len(set(sought)) - len(found)
+        return found
+
+    def _emit(self, stream: str, rows: pa.Table, step: EpochStep) -> None:
+        if stream == DEFAULT:
+            step.out.append(rows)
+        else:
+            step.sides.setdefault(stream, []).append(rows)
 
     def unfit(self, port: int, rows: pa.Table) -> tuple[Mask, list[str]] | None:
         return self._spec.groupings[port].unfit(rows, self._spec.tasks)
@@ -135,7 +261,8 @@ class BoltOperator(ProcessOperator):
 
     def _call(self, step: EpochStep) -> Call:
         kind = self._kind
-        call = Collector(
+        made = partial(AckingCollector, schemas=self._emitted) if kind.acks else Collector
+        call = made(
             step.before,
             step.clock,
             self._side_copiers,
@@ -145,6 +272,7 @@ class BoltOperator(ProcessOperator):
             frozenset(kind.direct),
             None if kind.output is None else self._copier,
         )
+        call.epoch, call.replays = self._epoch_id(step), self._blocks[-1].again
         call.ended = step.after >= MAX_TIME
         call.until = step.newest if call.ended else step.after
         call.no_timer = "" if kind.timed() else "use tick_every and tick"

@@ -1,0 +1,320 @@
+"""Tuples of a bolt that wait: to be processed again after a failure, or to be acked.
+
+What waits is state of the bolt's task, committed with the epoch: the tuple as it arrived, with its
+place, so that the next attempt finds it as the first did. A row says itself which columns it has:
+a changed program reads what it can, and what it cannot is a dead letter. Two narrow tables find
+what is due by the clock, and the oldest event time, which holds later steps back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME, visible
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.ops.contract import EpochStep, Fault
+from headrace.state.table import KeyedTable, TableSpec
+
+WAITING, DUE, TIMES = "waiting", "waiting_due", "waiting_times"  # at rest, as all below
+FAILED, UNACKED = "failed", "unacked"
+_KEY = pa.schema([("task", pa.int64()), ("id", pa.string())])
+_HELD = pa.list_(pa.struct([("stream", pa.string()), ("rows", pa.binary())]))
+_VALUE = pa.schema(
+    [
+        ("due", pa.int64()),
+        ("why", pa.string()),  # failed, unacked
+        ("attempt", pa.int32()),
+        ("input", pa.string()),
+        ("time", pa.int64()),
+        ("reason", pa.string()),
+        ("tuple", pa.binary()),
+        ("held", _HELD),
+    ]
+)
+_TABLES = (
+    TableSpec(WAITING, _KEY, _VALUE),
+    TableSpec(DUE, _KEY, pa.schema([]), timed=True),
+    TableSpec(TIMES, _KEY, pa.schema([]), timed=True),
+)
+_MOST_DOUBLINGS = 20  # of the back-off
+
+
+class TupleFailedError(Exception):
+    """A bolt failed a tuple; the reason is that of its dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How often a tuple is processed again, and how long it waits; may change between runs."""
+
+    max_replays: int = 3
+    backoff: int = 0  # ms before the first replay; twice as long before each further one
+    timeout: int = 30_000  # ms until a tuple that is not acked has failed
+
+    def due(self, clock: int, attempt: int) -> int:
+        """When a tuple is processed for the `attempt`-th time again."""
+        return clock + self.backoff * 2 ** min(attempt - 1, _MOST_DOUBLINGS)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One tuple that waits."""
+
+    row: pa.Table  # as it arrived, hidden columns included
+    task: int  # the key of its task
+    hash: int
+    id: str
+    attempt: int  # of its next call, or of the one that did not ack it
+    input: str
+    why: str = FAILED
+    reason: str = ""
+    due: int = 0
+    held: list[tuple[str, pa.Table]] = field(default_factory=list)  # emitted when it is acked
+
+    @property
+    def time(self) -> int:
+        known = TIME in self.row.column_names and self.row[TIME][0].as_py() is not None
+        return int(self.row[TIME][0].as_py()) if known else MIN_TIME
+
+
+    def placed(self, rows: pa.Table, timed: bool) -> pa.Table:
+        """Rows that it was waiting for, with its event time and origin."""
+        for name in (TIME, SOURCE, OFFSET):
+            if name in self.row.column_names and (name != TIME or timed):
+                value = pa.scalar(self.row[name][0].as_py(), HIDDEN[name])
+                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+        return rows
+
+
+class WaitingTuples:
+    """The tables of one bolt."""
+
+    def __init__(self, how: Reliability, names: Sequence[str], timed: bool) -> None:
+        self._how, self._names, self._timed = how, names, timed
+
+    @staticmethod
+    def tables() -> tuple[TableSpec, ...]:
+        return _TABLES
+
+    def put(self, tuples: Sequence[Waiting], step: EpochStep) -> None:
+        if not tuples:
+            return
+        columns = {
+            HASH: pa.array([t.hash for t in tuples], pa.uint64()),
+            "task": pa.array([t.task for t in tuples], pa.int64()),
+            "id": pa.array([t.id for t in tuples], pa.string()),
+        }
+        keys = pa.table(columns)
+        values = [
+            {
+                "due": t.due,
+                "why": t.why,
+                "attempt": t.attempt,
+                "input": t.input,
+                "time": t.time,
+                "reason": t.reason,
+                "tuple": _bytes(t.row),
+                "held": [{"stream": s, "rows": _bytes(rows)} for s, rows in t.held],
+            }
+            for t in tuples
+        ]
+        rows = pa.Table.from_pylist(values, schema=_VALUE)
+        for name in _VALUE.names:
+            keys = keys.append_column(_VALUE.field(name), rows[name])
+        step.tables[WAITING].put(keys)
+        step.tables[DUE].put(keys.append_column(TIME, keys["due"]))
+        step.tables[TIMES].put(keys.append_column(TIME, keys["time"]))
+
+    def take_due(self, step: EpochStep) -> list[Waiting]:
+        """Remove what is due by the clock, and return it."""
+        table = step.tables[DUE]
+        due = table.scan(MIN_TIME, step.clock + 1)
+        table.expire(step.clock)  # what fails now may be due at this clock again
+        return self._take(due, step)
+
+    def take_all(self, step: EpochStep) -> list[Waiting]:
+        """Remove all that waits: nothing else will come."""
+        if not step.tables[WAITING].rows_held:
+            return []
+        return self._take(step.tables[WAITING].scan(), step)
+
+    def take(self, ids: Iterable[tuple[int, int, str]], step: EpochStep) -> list[Waiting]:
+        """Remove the tuples of these hashes, tasks and ids that wait to be acked."""
+        sought = list(dict.fromkeys(ids))
+        if not sought:
+            return []
+        hashes, tasks, names = zip(*sought, strict=True)
+        kinds = (pa.uint64(), pa.int64(), pa.string())
+        arrays = [pa.array(c, k) for c, k in zip((hashes, tasks, names), kinds, strict=True)]
+        return self._take(pa.table(arrays, names=[HASH, *_KEY.names]), step, only=UNACKED)
+
+    def _take(self, keys: pa.Table, step: EpochStep, only: str = "") -> list[Waiting]:
+        if not keys.num_rows:
+            return []
+        keys = keys.select([HASH, *_KEY.names])
+        values, there = step.tables[WAITING].get(keys)
+        rows = keys
+        for name in _VALUE.names:
+            rows = rows.append_column(_VALUE.field(name), values[name])
+        taken = there & np.array([not only or w == only for w in values["why"].to_pylist()])
+        rows = rows.filter(pa.array(taken))
+        step.tables[WAITING].delete(rows.select([HASH, *_KEY.names]))
+        step.tables[DUE].delete(rows.append_column(TIME, rows["due"]))
+        step.tables[TIMES].delete(rows.append_column(TIME, rows["time"]))
+        return [
+            Waiting(
+                row=_table(r["tuple"]),
+                task=r["task"],
+                hash=r[HASH],
+                id=r["id"],
+                attempt=r["attempt"],
+                input=r["input"],
+                why=r["why"],
+                reason=r["reason"],
+                due=r["due"],
+                held=[(h["stream"], _table(h["rows"])) for h in r["held"] or ()],
+            )
+            for r in rows.to_pylist()
+        ]
+
+    def look_ahead(self, step: EpochStep) -> None:
+        """When the next one is due, and the oldest event time that waits."""
+        if not step.tables[WAITING].rows_held:
+            return
+        due = _first(step.tables[DUE])
+        step.wake = min(step.wake, MAX_TIME if due is None else due)
+        step.holds = _first(step.tables[TIMES]) if self._timed else None
+
+    # what becomes of a failure
+
+    def again(
+        self, tuples: Iterable[Waiting], step: EpochStep, *, at_once: bool = False
+    ) -> list[Waiting]:
+        """Of tuples that were due: those to process now. Without an ack in time they have failed:
+        the others wait on, or are dead letters."""
+        now: list[Waiting] = []
+        later: list[Waiting] = []
+        for one in tuples:
+            if one.why == UNACKED:
+                reason = f"neither acked nor failed within {pretty(self._how.timeout)}"
+                failed = self.failed(one, TupleFailedError(reason), step)
+                if failed is None:
+                    continue
+                one = failed  # noqa: PLW2901
+            (now if at_once or one.due <= step.clock else later).append(one)
+        self.put(later, step)
+        return [one for one in now if self._fits(one, step)]
+
+    def failed(self, one: Waiting, error: BaseException, step: EpochStep) -> Waiting | None:
+        """The tuple of an attempt that failed, as it waits for the next; None if it is dead."""
+        attempt = one.attempt + 1
+        if attempt > self._how.max_replays:
+            step.faults.append(Fault(one.row, _last(error, attempt)))
+            return None
+        due = self._how.due(step.clock, attempt)
+        reason = f"{type(error).__name__}: {error}"
+        return Waiting(
+            one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, reason, due
+        )
+
+    def unacked(self, one: Waiting, step: EpochStep) -> Waiting:
+        one.why, one.due = UNACKED, step.clock + self._how.timeout
+        return one
+
+    def _fits(self, one: Waiting, step: EpochStep) -> bool:
+        """Whether the bolt still reads the input; if not, the tuple is a dead letter."""
+        if one.input in self._names:
+            return True
+        text = f"it waited to be processed again, and the bolt no longer reads {one.input!r}"
+        step.faults.append(Fault(one.row, TupleFailedError(text)))
+        return False
+
+
+def _first(table: KeyedTable) -> int | None:
+    """The first time in a table; what was deleted does not count."""
+    time = table.first_time()
+    while time is not None and not table.scan(time, time + 1).num_rows:
+        time = table.first_time(time + 1)
+    return time
+
+
+def _last(error: BaseException, attempts: int) -> BaseException:
+    """The error of the last attempt, with the number of attempts."""
+    if attempts == 1:
+        return error
+    own = isinstance(error, TupleFailedError)
+    text = str(error) if own else f"{type(error).__name__}: {error}"
+    return TupleFailedError(f"{text}; attempts: {attempts}").with_traceback(error.__traceback__)
+
+
+class Replays:
+    """The tuples that are processed again in an epoch, added to the rows of their inputs."""
+
+    def __init__(
+        self,
+        tuples: Sequence[Waiting],
+        inputs: Sequence[pa.Table | None],
+        names: Sequence[str],
+        schemas: Sequence[pa.Schema],
+        step: EpochStep,
+    ) -> None:
+        self._first = np.array([0 if rows is None else rows.num_rows for rows in inputs])
+        self._of: list[list[Waiting]] = [[] for _ in inputs]
+        added: list[list[pa.Table]] = [[] for _ in inputs]
+        for one in tuples:
+            port = names.index(one.input)
+            row = _as_read_now(one.row, schemas[port])
+            if row is None:
+                text = "it waited to be processed again, and the fields of its input have changed"
+                step.faults.append(Fault(one.row, TupleFailedError(text)))
+                continue
+            self._of[port].append(one)
+            added[port].append(row)
+        self.count = sum(map(len, self._of))
+        self.inputs = [
+            pa.concat_tables([*([] if old is None else [old]), *new], promote_options="permissive")
+            if new
+            else old
+            for old, new in zip(inputs, added, strict=True)
+        ]
+
+    def of(self, ports: np.ndarray, indexes: np.ndarray) -> dict[int, Waiting]:
+        """By the number of their call, in a block of rows."""
+        if not self.count:
+            return {}
+        at = np.flatnonzero(indexes >= self._first[ports])
+        return {
+            int(i): self._of[int(ports[i])][int(indexes[i] - self._first[ports[i]])] for i in at
+        }
+
+
+def _as_read_now(row: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """A row as its input has its columns now; None if it cannot be."""
+    shown = visible(row)
+    wanted = [f for f in schema if not f.name.startswith("__")]
+    if shown.column_names == [f.name for f in wanted] and all(
+        shown.schema.field(f.name).type == f.type for f in wanted
+    ):
+        return row
+    try:
+        columns = {f.name: shown[f.name].cast(f.type) for f in wanted}
+    except (KeyError, pa.ArrowException):
+        return None
+    hidden = {n: row[n] for n in row.column_names if n.startswith("__")}
+    return pa.table({**columns, **hidden})
+
+
+def _bytes(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    rows = rows.combine_chunks().replace_schema_metadata(None)
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _table(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
