@@ -87,6 +87,11 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "api.graph": {
         "_SMALLEST": "a limit that is refused",
+    "api.bolt_options": {
+        "_MOST_REPLAYS": "a limit that is refused",
+    },
+    "api.topology": {
+        "Topology.__init__(max_replays)": "how often a tuple is processed again, as the guide says",
     },
     "api.job": {
         "MOST_SLOTS": "a limit that is refused",
@@ -126,6 +131,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LAST_LINES": "lines printed",
         "_LONGEST": "a limit that is refused",
         "_SHOWN": "characters printed",
+    "ops.topology.waiting": {
+        "_MOST_DOUBLINGS": "how long the longest pause is",
     },
     "ops.topology.groupings": {
         "MOST_TASKS": "a limit that is refused",

@@ -62,13 +62,11 @@ class Component:
 Inputs = Sequence[tuple[Subscription, Stream]]
 
 
-def add_bolt(
-    draft: Draft, part: Component, inputs: Inputs, defaults: Mapping[str, Any]
-) -> Stream:
+def add_bolt(draft: Draft, part: Component, inputs: Inputs, defaults: Mapping[str, Any]) -> Stream:
     """A bolt as a step whose key is the number of its task."""
     bolt, edges = part.what, tuple(stream._edge for _, stream in inputs)
     step = StepBuilder(draft, edges[0], part.id, part.options.pop("was", None))
-    how = Reliability()
+    how = Reliability(0, 0, 1)
     with draft.attempt(step.site):
         how = reliability(part.id, bolt, part.options, defaults)
     _refuse_options(step, part)
@@ -278,8 +276,8 @@ def _refuse_options(step: StepBuilder, part: Component) -> None:
             PlanError(
                 "HR-TOPOLOGY-004",
                 f"the bolt {part.id!r} has no option {option!r}",
-                "A bolt has max_replays, backoff and timeout, and is set up in its class; outputs have "
-                "the options of write.",
+                "A bolt has max_replays, backoff and timeout, and is set up in its class; "
+                "outputs have the options of write.",
             )
         )
 

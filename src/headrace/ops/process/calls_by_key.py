@@ -227,9 +227,7 @@ class KeyPass:
             if error is not None:
                 failed = all_indexes if self._at_once else (i,)
                 ports = self._work.ports
-                self.faults += [
-                    Fault(checks.arrived(j), error, int(ports[j]), j) for j in failed
-                ]
+                self.faults += [Fault(checks.arrived(j), error, int(ports[j]), j) for j in failed]
         if self._every_key and not indexes:
             handler, place = self._without_rows(key_id)
             error = self._attempt(key_id, due, place, checks, handler, [])

@@ -138,5 +138,3 @@ class AckingCollector(Collector):
 
 def _several(anchors: Any) -> Iterable[Any]:
     return anchors if isinstance(anchors, list | set | frozenset) else (anchors,)
-
-

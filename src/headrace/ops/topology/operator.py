@@ -43,7 +43,7 @@ class BoltSpec(ProcessSpec):
     groupings: tuple[StreamGrouping, ...]
     component: str
     labels: tuple[tuple[str, str], ...]  # the component and the stream of each input
-    reliability: Reliability = Reliability()
+    reliability: Reliability
 
     at_rest = "Bolt"
     kind = "bolt"
@@ -117,7 +117,7 @@ class BoltSpec(ProcessSpec):
 
 
 @dataclass
-class _Block:
+class _TaskBlock:
     """Some tasks of an epoch: their rows, which of them are processed again, and the last pass."""
 
     rows: RowsByKey
@@ -139,7 +139,7 @@ class BoltOperator(ProcessOperator):
         self._waiting = WaitingTuples(spec.reliability, spec.names, place.timed)
         self._schemas = place.inputs
         self._emitted = {DEFAULT: place.output, **self._sides}
-        self._round, self._blocks = 0, list[_Block]()
+        self._round, self._blocks = 0, list[_TaskBlock]()
         self._replays: Replays
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -168,7 +168,7 @@ class BoltOperator(ProcessOperator):
 
     def _block(self, new_pass: Any, by_task: Any, block: RowsByKey, *more: Any) -> Any:
         again = self._replays.of(block.ports, block.indexes)
-        self._blocks.append(_Block(block, again))
+        self._blocks.append(_TaskBlock(block, again))
         return super()._block(new_pass, by_task, block, *more)
 
     def _result(self, done: Any, block: RowsByKey, step: EpochStep) -> Any:
@@ -185,7 +185,7 @@ class BoltOperator(ProcessOperator):
         self._waiting.put([one for one in waits if one is not None], step)
 
     def _failures(
-        self, faults: list[Fault], block: _Block, step: EpochStep
+        self, faults: list[Fault], block: _TaskBlock, step: EpochStep
     ) -> Iterator[Waiting | None]:
         """The tuples that failed, as they wait; calls without a tuple stay dead letters."""
         failed = [fault for fault in faults if fault.port >= 0]
@@ -193,7 +193,7 @@ class BoltOperator(ProcessOperator):
         for fault in failed:
             yield self._waiting.failed(self._waits(block, fault.place, step), fault.error, step)
 
-    def _waits(self, block: _Block, place: int, step: EpochStep) -> Waiting:
+    def _waits(self, block: _TaskBlock, place: int, step: EpochStep) -> Waiting:
         """The tuple of a call of this round."""
         again = block.again.get(place)
         if again is not None:
@@ -207,12 +207,12 @@ class BoltOperator(ProcessOperator):
         return f"{step.epoch}.{self._round}"
 
     def _acks(
-        self, call: AckingCollector, block: _Block, step: EpochStep
+        self, call: AckingCollector, block: _TaskBlock, step: EpochStep
     ) -> Iterator[Waiting | None]:
         """What was acked, failed, and neither."""
         waiting = self._waiting
-        for one in call.unacked.values():
-            waits = replace(self._waits(block, one.place, step), held=one.held)
+        for unacked in call.unacked.values():
+            waits = replace(self._waits(block, unacked.place, step), held=unacked.held)
             yield waiting.unacked(waits, step)
         for place, _, reason in call.failed_here:
             yield waiting.failed(self._waits(block, place, step), TupleFailedError(reason), step)

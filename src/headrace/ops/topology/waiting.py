@@ -51,13 +51,13 @@ class TupleFailedError(Exception):
 class Reliability:
     """How often a tuple is processed again, and how long it waits; may change between runs."""
 
-    max_replays: int = 3
-    backoff: int = 0  # ms before the first replay; twice as long before each further one
-    timeout: int = 30_000  # ms until a tuple that is not acked has failed
+    max_replays: int
+    backoff: int  # ms before the first replay; twice as long before each further one
+    timeout: int  # ms until a tuple that is not acked has failed
 
     def due(self, clock: int, attempt: int) -> int:
         """When a tuple is processed for the `attempt`-th time again."""
-        return clock + self.backoff * 2 ** min(attempt - 1, _MOST_DOUBLINGS)
+        return clock + (self.backoff << min(attempt - 1, _MOST_DOUBLINGS))
 
 
 @dataclass(slots=True)
@@ -79,7 +79,6 @@ class Waiting:
     def time(self) -> int:
         known = TIME in self.row.column_names and self.row[TIME][0].as_py() is not None
         return int(self.row[TIME][0].as_py()) if known else MIN_TIME
-
 
     def placed(self, rows: pa.Table, timed: bool) -> pa.Table:
         """Rows that it was waiting for, with its event time and origin."""
@@ -200,8 +199,10 @@ class WaitingTuples:
         later: list[Waiting] = []
         for one in tuples:
             if one.why == UNACKED:
-                reason = f"neither acked nor failed within {pretty(self._how.timeout)}"
-                failed = self.failed(one, TupleFailedError(reason), step)
+                limit = "before the end of the input"
+                limit = limit if at_once else f"within {pretty(self._how.timeout)}"
+                error = TupleFailedError(f"neither acked nor failed {limit}")
+                failed = self.failed(one, error, step)
                 if failed is None:
                     continue
                 one = failed  # noqa: PLW2901
@@ -217,9 +218,7 @@ class WaitingTuples:
             return None
         due = self._how.due(step.clock, attempt)
         reason = f"{type(error).__name__}: {error}"
-        return Waiting(
-            one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, reason, due
-        )
+        return Waiting(one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, reason, due)
 
     def unacked(self, one: Waiting, step: EpochStep) -> Waiting:
         one.why, one.due = UNACKED, step.clock + self._how.timeout
