@@ -36,6 +36,7 @@ class TableSpec:
     once: bool = False  # nothing is overwritten or deleted: rows need no comparing
     everywhere: bool = False  # every slot has a copy of all rows: one of them is all there is
     by_part: bool = False  # the lower half of a hash is of a part of the key's state, not its own
+    optional: bool = False  # it is at rest only once it has had rows
     identity: pa.Schema = field(init=False, repr=False, compare=False)
     rows: pa.Schema = field(init=False, repr=False, compare=False)
     run: pa.Schema = field(init=False, repr=False, compare=False)

@@ -167,7 +167,8 @@ class _LevelTask:
         for rows in step.filtered:
             self._correct(filter_corrections(self._program, node.name, rows, self._epoch))
         for name, table in step.tables.items():
-            self._report.state[table_key(node.name, name)] = self._state.store(node.name, table)
+            if self._state.is_there(node.name, table):
+                self._report.state[table_key(node.name, name)] = self._state.store(node.name, table)
         if step.counts:
             self._report.metrics[node.name] = dict(step.counts)
         rows_held = sum(t.rows_held for t in step.tables.values())
@@ -228,6 +229,11 @@ class TaskState:
     def open(self, op: str, spec: TableSpec) -> KeyedTable:
         lo, hi = self._slot_range
         return open_table(spec, self._before(op, spec), lo, hi, self._slots, self._cache)
+
+    def is_there(self, op: str, table: KeyedTable) -> bool:
+        """Whether the table is to be at rest: an optional one only once it has had rows."""
+        known = table_key(op, table.spec.name) in self._state
+        return not table.spec.optional or known or table.rows_held > 0
 
     def store(self, op: str, table: KeyedTable) -> dict[str, Any]:
         """Write what changed; which runs make up this task's slots from now on."""

@@ -36,9 +36,9 @@ _VALUE = pa.schema(
     ]
 )
 _TABLES = (
-    TableSpec(WAITING, _KEY, _VALUE),
-    TableSpec(DUE, _KEY, pa.schema([]), timed=True),
-    TableSpec(TIMES, _KEY, pa.schema([]), timed=True),
+    TableSpec(WAITING, _KEY, _VALUE, optional=True),
+    TableSpec(DUE, _KEY, pa.schema([]), timed=True, optional=True),
+    TableSpec(TIMES, _KEY, pa.schema([]), timed=True, optional=True),
 )
 _MOST_DOUBLINGS = 20  # of the back-off
 
@@ -131,6 +131,8 @@ class WaitingTuples:
     def take_due(self, step: EpochStep) -> list[Waiting]:
         """Remove what is due by the clock, and return it."""
         table = step.tables[DUE]
+        if not table.rows_held:
+            return []
         due = table.scan(MIN_TIME, step.clock + 1)
         table.expire(step.clock)  # what fails now may be due at this clock again
         return self._take(due, step)
