@@ -104,6 +104,37 @@ def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(at: int, tmp_path
     assert found(drive(topology(Numbers(9)), tmp_path, max_batch=4)) == list(range(9))
 
 
+@pytest.mark.parametrize("until", ["end", "now"])
+def test_an_end_is_for_good(until: str, tmp_path: Path) -> None:
+    for spout, expected in ((Forgetful(), [1]), (Numbers(4), [0, 1, 2, 3])):
+        folder = tmp_path / type(spout).__name__
+        assert found(drive(topology(spout, 1), folder, until=until)) == expected
+        OPENED.clear()
+        again = Numbers(9) if isinstance(spout, Numbers) else spout
+        assert found(drive(topology(again, 1), folder, until=until)) == expected
+        assert OPENED == []
+
+
+heard: list[int] = []
+
+
+class Wants(Endless):
+    def ack(self, id: Any) -> None:
+        heard.append(id)
+
+
+def test_a_spout_hears_what_is_committed(tmp_path: Path) -> None:
+    heard.clear()
+    driver = Driver(topology(Wants(7), 1), tmp_path, until=None, max_batch=2)
+    assert driver.epoch() is not None
+    assert heard == [0, 1]
+    driver.drain()
+    driver.close()
+    assert heard == list(range(7))
+    drive(topology(Wants(9), 1), tmp_path, until=None)
+    assert heard == list(range(9))
+
+
 def test_a_spout_without_an_end_is_called_again(tmp_path: Path) -> None:
     spout = Endless(4)
     driver = Driver(topology(spout, 1), tmp_path, until=None)

@@ -27,13 +27,15 @@ from headrace.log import EmbeddedLog
 from headrace.rows import row_copier, table_of
 from headrace.schema import SchemaLike, ddl_of, schema_of
 from headrace.sources.contract import BEGINNING, Chunk, Range, Source, damaged, refuse_shorter
-from headrace.state.sealed import make_folder
+from headrace.state.sealed import make_folder, read_sealed, replace_sealed
 
 TOPIC = "tuples"  # at rest, as the name of the column of ids
 SEGMENT = 64 << 20
 MOST_AT_ONCE = 10_000  # tuples of a task that are stored before an epoch
 MOST_AHEAD = 200_000  # tuples of a task that are stored and not yet committed
 MOST_TASKS = 256
+ENDS = "ended.json"  # which tasks have ended, for good; at rest
+_KIND = "ended spout tasks"
 _ID = "$id"
 _storing: dict[Path, SpoutSource] = {}  # by folder: who stores tuples there, in this process
 
@@ -88,6 +90,10 @@ class Spout:
         """Emit the next tuples, or none if there are none now."""
         raise NotImplementedError
 
+    def ack(self, id: Any) -> None:
+        """Called with the id of each tuple some time after the epoch that read it is committed:
+        the job answers for it from then on. Where a run ends, it may not be called for some."""
+
     def close(self) -> None:
         """Called when the job stops, unless it is killed."""
 
@@ -106,6 +112,7 @@ class SpoutSource(Source):
         self._running: list[_Task] | None = None
         self._log: EmbeddedLog | None = None
         self._committed: dict[str, int] = {}
+        self._ends: set[int] | None = None  # the tasks that have ended, for good
         self._lock: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,8 +163,9 @@ class SpoutSource(Source):
 
     def ended(self, split: str, offset: int) -> bool:
         task = int(split)
-        done = self._running is not None and self._running[task].collector.ended
-        return self.bounded and done and offset >= self.latest(split)
+        if self._ends is None:
+            self._ends = self._read_ends()
+        return self.bounded and task in self._ends and offset >= self.latest(split)
 
     def read(self, range: Range) -> Iterator[Chunk]:
         log = EmbeddedLog(self._place())
@@ -179,15 +187,32 @@ class SpoutSource(Source):
                 self._store(task)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
+        self._ack(offsets)
         self._committed.update(offsets)
         starts, _ = self._bounds()
         before = {int(split): at for split, at in offsets.items() if at > starts[int(split)]}
         if before:
             self._topics().forget(TOPIC, before)
 
+    def _ack(self, offsets: Mapping[str, int]) -> None:
+        """Tell the spout which of its tuples are committed, if it wants to know."""
+        if self._running is None or type(self._spout).ack is Spout.ack:
+            return
+        for split, at in offsets.items():
+            task = self._running[int(split)]
+            begin = max(self._committed.get(split, 0), task.begin)
+            if not task.opened or at <= begin:
+                continue
+            with _named(self._name, task.number, "ack"):
+                for _, rows in self._topics().read(TOPIC, task.number, begin, at):
+                    for stored in rows.column(_ID).to_pylist():
+                        if stored is not None:
+                            task.spout.ack(json.loads(stored))
+
     def close(self) -> None:
         for task in self._running or ():
-            task.spout.close()
+            if task.opened:
+                task.spout.close()
         self._running = None
         if self._lock is not None:
             os.close(self._lock)
@@ -250,6 +275,11 @@ class SpoutSource(Source):
     def _open(self, number: int) -> _Task:
         spout, end = copy.deepcopy(self._spout), self._bounds()[1][number]
         task = _Task(number, spout, SpoutCollector(type(spout).replays), end)
+        if self._ends is None:
+            self._ends = self._read_ends()
+        if number in self._ends:  # in an earlier run
+            task.collector.ended, task.opened = True, False
+            return task
         last = None
         if end:
             ((_, table),) = self._topics().read(TOPIC, number, end - 1, end)
@@ -279,6 +309,13 @@ class SpoutSource(Source):
         if rows.num_rows:
             stored = rows.append_column(pa.field(_ID, pa.string()), pa.array(ids, pa.string()))
             self._topics().append(TOPIC, stored, partition=task.number)
+        if collector.ended:
+            self._ends = {*(self._ends or ()), task.number}
+            replace_sealed(self._place() / ENDS, _KIND, {"tasks": sorted(self._ends)})
+
+    def _read_ends(self) -> set[int]:
+        path = self._place() / ENDS
+        return set(read_sealed(path, _KIND)["tasks"]) if path.exists() else set()
 
 
 def stored_tuples(folder: Path) -> dict[str, Path]:
@@ -299,6 +336,7 @@ class _Task:
     spout: Spout
     collector: SpoutCollector
     begin: int  # where what was stored ended when it was opened
+    opened: bool = True  # not one that ended in an earlier run
 
 
 @contextmanager
