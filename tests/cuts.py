@@ -115,7 +115,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "MOST_TASKS": "a limit that is refused",
         "SEGMENT": "bytes of a file of the log, which has cuts of its own",
     },
-    "ops.topology.bolt": {
+    "ops.topology.attributes": {
         "_LARGE": "elements of an attribute that are watched at every depth",
     },
     "api.shell_spouts": {

@@ -17,7 +17,8 @@ from headrace.api.handles import StepBuilder
 from headrace.api.stream import ProcessResult, Stream, WindowResult
 from headrace.clock import millis
 from headrace.errors import PlanError, Site
-from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt
+from headrace.ops.topology.attributes import unwatched
+from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt, not_watched
 from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, StreamGrouping
 from headrace.ops.topology.multilang import ShellBolt, ShellBoltSpec, unsent_fields
 from headrace.ops.topology.numbered import NUMBER, Numbered
@@ -299,6 +300,9 @@ def bolt_problems(bolt: Bolt, *, timed: bool) -> Iterator[PlanError]:
             "The state of a bolt is that of the task already: use hr.value, hr.list_of, hr.map_of.",
         )
     declared = {*kind._kept, *kind.transient}
+    for name, value in vars(bolt).items():
+        if name not in declared and (part := unwatched(value)) is not None:
+            yield PlanError("HR-TOPOLOGY-042", *not_watched(kind, name, part))
     for method in ("process", "tick"):
         for name in sorted(_stored(getattr(kind, method)) - declared):
             yield PlanError(

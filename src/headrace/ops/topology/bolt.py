@@ -7,9 +7,7 @@ where the code shows it when the program is built, otherwise when it happens.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,6 +16,7 @@ from headrace.clock import Duration, millis
 from headrace.errors import HeadraceError, StepError
 from headrace.ops.process.function import EVENT as BY_EVENT
 from headrace.ops.process.function import Call, KeyedProcess, ProcessMeta
+from headrace.ops.topology.attributes import CONTAINERS, changed, copied, unwatched
 from headrace.ops.topology.groupings import TO
 from headrace.ops.topology.waiting import TupleFailedError, Waiting
 from headrace.rows import RowCopier
@@ -25,8 +24,6 @@ from headrace.schema import SchemaLike
 
 DEFAULT = "default"  # the stream of `output`
 CLOCK, EVENT = "clock", "event"
-_CONTAINERS = (list, dict, set, deque, bytearray)
-_LARGE = 1_000  # elements of a container that is not copied at every depth
 _BEFORE = "$before"  # in an object's dict: its own attributes as they were before the batch
 
 
@@ -198,10 +195,23 @@ def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> No
             "It is called before the tuples of each batch: without it none can be processed.",
         ) from cause
     own = {n: v for n, v in vars(bolt).items() if n not in kind._kept and n not in kind.transient}
-    vars(bolt).update({n: _copied(v) for n, v in own.items() if isinstance(v, _CONTAINERS)})
+    for name, value in own.items():
+        if (part := unwatched(value)) is not None:
+            raise StepError("HR-TOPOLOGY-042", *not_watched(kind, name, part))
+    vars(bolt).update({n: copied(v) for n, v in own.items() if isinstance(v, CONTAINERS)})
     vars(bolt)[_BEFORE] = own
     if kind.tick_every is not None:
         arm_ticks(bolt, ctx, due)
+
+
+def not_watched(kind: type, name: str, part: Any) -> tuple[str, str]:
+    """Fact and hint about an attribute whose changes would be lost without an error."""
+    return (
+        f"{kind.__name__} has self.{name}, which is or holds an object of {type(part).__name__}: "
+        "if it changed, that would be lost with the batch",
+        f"If it is only read, or may be lost, such as a client or a model, say transient = "
+        f"({name!r},). What must not be lost is declared: {name} = hr.value(...).",
+    )
 
 
 def end_task(bolt: Bolt, ctx: Collector) -> None:
@@ -212,7 +222,7 @@ def end_task(bolt: Bolt, ctx: Collector) -> None:
         return
     own = {n: v for n, v in now.items() if n not in kind._kept and n not in kind.transient}
     for name in (*own, *(n for n in before if n not in own)):
-        if name not in before or name not in own or _changed(before[name], own[name]):
+        if name not in before or name not in own or changed(before[name], own[name]):
             raise StepError(
                 "HR-TOPOLOGY-021",
                 f"the bolt {ctx.component!r} changed self.{name} of {kind.__name__}, which it does "
@@ -264,17 +274,6 @@ def run_tuples(
             done = count
         if side_rows:
             apply(place)
-
-
-def _copied(value: Any) -> Any:
-    """A copy that shows whether it was changed; of a large one its own elements have to do."""
-    return copy.deepcopy(value) if len(value) <= _LARGE else copy.copy(value)
-
-
-def _changed(before: Any, now: Any) -> bool:
-    if isinstance(now, _CONTAINERS):
-        return type(before) is not type(now) or bool(before != now)
-    return before is not now
 
 
 class BoltMeta(ProcessMeta):
