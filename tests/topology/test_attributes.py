@@ -107,7 +107,7 @@ def test_refused_when_built_or_when_prepared() -> None:
         topology(Holds()).check()
     with (
         Harness(topology(Prepares())) as test,
-        pytest.raises(hr.StepError, match=r"HR-TOPOLOGY-042.*self.counter"),
+        pytest.raises(hr.PlanError, match=r"HR-TOPOLOGY-042.*self.counter"),
     ):
         test.send("numbers", [(1,)])
     with Harness(topology(Says())) as test:

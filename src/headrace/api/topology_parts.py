@@ -302,7 +302,7 @@ def bolt_problems(bolt: Bolt, *, timed: bool) -> Iterator[PlanError]:
     declared = {*kind._kept, *kind.transient}
     for name, value in vars(bolt).items():
         if name not in declared and (part := unwatched(value)) is not None:
-            yield PlanError("HR-TOPOLOGY-042", *not_watched(kind, name, part))
+            yield not_watched(kind, name, part)
     for method in ("process", "tick"):
         for name in sorted(_stored(getattr(kind, method)) - declared):
             yield PlanError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.clock import Duration, millis
-from headrace.errors import HeadraceError, StepError
+from headrace.errors import HeadraceError, PlanError, StepError
 from headrace.ops.process.function import EVENT as BY_EVENT
 from headrace.ops.process.function import Call, KeyedProcess, ProcessMeta
 from headrace.ops.topology.attributes import CONTAINERS, changed, copied, unwatched
@@ -197,16 +197,17 @@ def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> No
     own = {n: v for n, v in vars(bolt).items() if n not in kind._kept and n not in kind.transient}
     for name, value in own.items():
         if (part := unwatched(value)) is not None:
-            raise StepError("HR-TOPOLOGY-042", *not_watched(kind, name, part))
+            raise not_watched(kind, name, part)
     vars(bolt).update({n: copied(v) for n, v in own.items() if isinstance(v, CONTAINERS)})
     vars(bolt)[_BEFORE] = own
     if kind.tick_every is not None:
         arm_ticks(bolt, ctx, due)
 
 
-def not_watched(kind: type, name: str, part: Any) -> tuple[str, str]:
-    """Fact and hint about an attribute whose changes would be lost without an error."""
-    return (
+def not_watched(kind: type, name: str, part: Any) -> PlanError:
+    """An attribute whose changes would be lost without an error."""
+    return PlanError(
+        "HR-TOPOLOGY-042",
         f"{kind.__name__} has self.{name}, which is or holds an object of {type(part).__name__}: "
         "if it changed, that would be lost with the batch",
         f"If it is only read, or may be lost, such as a client or a model, say transient = "
