@@ -27,8 +27,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # 3, by the module's name; HEADRACE_CUTS=1,2,3 runs all of these sizes.
 MODELS = ("graph", "joins", "log/test_model.py", "ops", "patterns", "process",
           "driver/test_crashes.py",
-          "sinks", "sources", "state", "streams", "testing/test_drawn_scripts.py", "transcripts",
-          "windows")  # fmt: skip
+          "sinks", "sources", "state", "streams", "testing/test_drawn_scripts.py",
+          "topology/test_acks.py", "topology/test_replays.py", "transcripts", "windows")  # fmt: skip
 SIZES = [int(size) for size in os.environ.get("HEADRACE_CUTS", "").split(",") if size]
 
 

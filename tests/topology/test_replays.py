@@ -150,6 +150,36 @@ def test_a_bounded_job_does_not_end_while_tuples_wait(tmp_path: Path) -> None:
     assert letter["error"] == "TupleFailedError: attempt 3; attempts: 4"
 
 
+class Halves(hr.Bolt):
+    """Sends numbers back until they are 1; every other one fails the first time."""
+
+    output = "start bigint, turns bigint"
+    outputs = {"again": "start bigint, n bigint, turns bigint"}  # noqa: RUF012
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if tup.n == 1:
+            collector.emit((tup.start, tup.turns))
+        else:
+            collector.emit((tup.start, tup.n // 2, tup.turns + 1), "again")
+        if tup.n % 3 != collector.attempt:
+            raise RuntimeError("not yet")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+@pytest.mark.parametrize("backoff", ["0s", "1h"])
+def test_tuples_of_a_cycle_fail_and_still_go_round(
+    batch: int, backoff: str, tmp_path: Path
+) -> None:
+    topology = hr.Topology("halves", backoff=backoff)
+    numbers = [{"start": n, "n": n, "turns": 0} for n in (1, 2, 8, 9, 30, 31)]
+    topology.spout("numbers", hr.rows(numbers))
+    topology.bolt("halves", Halves(), tasks=2).shuffle("numbers").shuffle("halves", "again")
+    topology.bolt("out", "collect:").shuffle("halves")
+    found = drive(topology, tmp_path, max_batch=batch).output("out").to_pylist()
+    expected = [(n, n.bit_length() - 1) for n in (1, 2, 8, 9, 30, 31)]
+    assert sorted((row["start"], row["turns"]) for row in found) == expected
+
+
 # event time
 
 
