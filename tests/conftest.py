@@ -28,7 +28,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 MODELS = ("graph", "joins", "log/test_model.py", "ops", "patterns", "process",
           "driver/test_crashes.py",
           "sinks", "sources", "state", "streams", "testing/test_drawn_scripts.py",
-          "topology/test_acks.py", "topology/test_replays.py", "transcripts", "windows")  # fmt: skip
+          "topology/test_acks.py", "topology/test_replays.py", "transcripts",
+          "windows")  # fmt: skip
 SIZES = [int(size) for size in os.environ.get("HEADRACE_CUTS", "").split(",") if size]
 
 

@@ -241,8 +241,9 @@ def _plain(test: Harness, name: str) -> list[dict[str, Any]]:
     return table.set_column(at, "window_start", column).to_pylist()  # type: ignore[no-any-return]
 
 
-def test_a_waiting_tuple_holds_the_windows_after_it_and_then_lets_them_go() -> None:
-    with Harness(windowed("5s")) as test:
+@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_waiting_tuple_holds_the_windows_after_it_and_then_lets_them_go(on: str) -> None:
+    with Harness(windowed("5s"), on=on, tasks=2) as test:
         test.send("in", [(1_000, 1, 1), (2_000, 2, 0)])
         test.send("in", [(50_000, 2, 0)])
         assert test.output("out") == []
