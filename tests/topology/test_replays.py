@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.inspect.why import why
 from headrace.look.in_process import Driver
+from headrace.plan.program import build
 from headrace.state.faults import hooked
 from headrace.testing import Harness, drive
 
@@ -242,11 +244,18 @@ def _plain(test: Harness, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_waiting_tuple_holds_the_windows_after_it_and_then_lets_them_go(on: str) -> None:
-    with Harness(windowed("5s"), on=on, tasks=2) as test:
+def test_a_waiting_tuple_holds_the_windows_after_it_and_then_lets_them_go(
+    on: str, tmp_path: Path
+) -> None:
+    with Harness(windowed("5s"), on=on, folder=tmp_path, tasks=2) as test:
         test.send("in", [(1_000, 1, 1), (2_000, 2, 0)])
         test.send("in", [(50_000, 2, 0)])
         assert test.output("out") == []
+        if on == "local":
+            latest = test._stage.start.log.latest()
+            assert latest is not None
+            reasons = {r.kind: r.text for r in why(build(windowed()), latest, test.now)}
+            assert "wait in 'late'" in reasons["waits"] and "split" not in reasons
         test.advance("4s")
         assert test.output("out") == []
         test.advance("1s")

@@ -200,6 +200,22 @@ def _not_begun(case: WhyCase, name: str) -> str:
     return "no row of it has moved the watermark yet"
 
 
+def waiting_tuples(case: WhyCase) -> Reasons:
+    """Tuples of a bolt that failed, or are not acked: what comes after it waits for them."""
+    for name, facts in case.manifest.ops.items():
+        if facts.holds is not None:
+            at = f" at {moment(facts.holds)}" if facts.holds > MIN_TIME else ""
+            yield Reason(
+                "waits",
+                name,
+                f"tuples that failed or are not acked wait in {name!r}, and hold the watermark of "
+                f"the steps after it back{at}",
+                "They are processed again when they are due, at most max_replays times: see "
+                "backoff= and timeout= of the bolt.",
+                {"holds": facts.holds, "due": facts.wake},
+            )
+
+
 def waiting_rows(case: WhyCase) -> Reasons:
     """Operators that have emitted nothing yet and wait for neither event time nor the clock."""
     for name, facts in case.manifest.ops.items():
@@ -272,7 +288,7 @@ def ended(case: WhyCase) -> Reasons:
 
 REASONS: tuple[Callable[[WhyCase], Reasons], ...] = (
     empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, silent_firings,
-    lost_windows, endless_windows, unmarked_inputs, holding_splits, waiting_windows,
+    lost_windows, endless_windows, unmarked_inputs, waiting_tuples, holding_splits, waiting_windows,
     waiting_clocks, waiting_rows, aligned_splits, often_late, backlogs, starved_steps,
     ended,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.split_state import by_clock, liveness
-from headrace.epoch.values import reached_by, upstream
+from headrace.epoch.values import held_back, reached_by, upstream
 from headrace.inspect.progress import moment, quoted
 from headrace.ops.watermarks import Bounded
 from headrace.ops.window.assigners import FOREVER
@@ -189,16 +189,22 @@ class WhyCase:
 
     def reached(self, name: str) -> int:
         """The watermark of an operator by now."""
+        now = self._inputs_reached(name)
+        if self.program and not self.clocked(name):
+            holds = {n: f.holds for n, f in self.manifest.ops.items() if f.holds is not None}
+            now = held_back(self.program, name, now, holds)
+        return max(now, int(self.manifest.ops[name].watermark))
+
+    def _inputs_reached(self, name: str) -> int:
         node = self.node(name)
         clocked = isinstance(node, Stateful) and node.processing
-        now = reached_by(clocked, self.inputs_of(name), self.splits, self.clock)
-        return max(now, int(self.manifest.ops[name].watermark))
+        return reached_by(clocked, self.inputs_of(name), self.splits, self.clock)
 
     def holding(self, name: str) -> Split | None:
         """The split whose watermark a waiting operator has to wait for."""
         live = [s for s in self.splits_of(self.inputs_of(name)) if s.state == LIVE]
-        if self.reached(name) >= self.manifest.ops[name].next:
-            return None
+        if max(self.reached(name), self._inputs_reached(name)) >= self.manifest.ops[name].next:
+            return None  # it is due, or held back by tuples that wait
         return min(live, key=lambda s: (s.watermark, s.id), default=None)
 
     # who got nothing
