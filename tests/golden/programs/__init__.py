@@ -7,7 +7,14 @@ by their module and class.
 """
 
 from tests.golden.programs import (
-    edges, graphs, joins, sketches, state, streams, topologies, windows,
+    edges,
+    graphs,
+    joins,
+    sketches,
+    state,
+    streams,
+    topologies,
+    windows,
 )  # fmt: skip
 from tests.golden.programs.base import PROGRAMS, Program
 

@@ -26,7 +26,7 @@ from headrace.errors import PlanError, StepError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.process.calls_by_key import KeyPass
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
-from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta, TupleFailedError
+from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta
 from headrace.ops.topology.groupings import TO
 from headrace.ops.topology.multilang_batch import TupleBatch
 from headrace.ops.topology.multilang_json import (
@@ -46,6 +46,7 @@ from headrace.ops.topology.multilang_process import (
     shown,
 )
 from headrace.ops.topology.operator import BoltOperator, BoltSpec
+from headrace.ops.topology.waiting import TupleFailedError
 from headrace.schema import SchemaLike, schema_of
 
 Emitted = dict[str, tuple[pa.Table, list[int]]]  # by stream: rows, and for which tuple each
