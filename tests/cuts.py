@@ -87,6 +87,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "api.graph": {
         "_SMALLEST": "a limit that is refused",
+    },
     "api.bolt_options": {
         "_MOST_REPLAYS": "a limit that is refused",
     },
@@ -131,6 +132,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LAST_LINES": "lines printed",
         "_LONGEST": "a limit that is refused",
         "_SHOWN": "characters printed",
+    },
     "ops.topology.waiting": {
         "_MOST_DOUBLINGS": "how long the longest pause is",
     },
@@ -296,6 +298,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LARGEST": "the format",
         "_SMALLEST": "the format",
     },
+    "ops.sketch.count_min": {"_TABLES": "the format"},
+    "ops.sketch.frequent": {"DEFAULT_COUNTERS": "the user's", "Frequent.k": "the user's"},
     "ops.sketch.bloom": {
         "BLOCK_BYTES": "the format",
         "_DEVIATIONS": "what a size means",
@@ -304,8 +308,6 @@ OTHERS: dict[str, dict[str, str]] = {
     "ops.stream.first_seen": {
         "_MOST_KEYS": "a limit that is refused",
     },
-    "ops.sketch.count_min": {"_TABLES": "the format"},
-    "ops.sketch.frequent": {"DEFAULT_COUNTERS": "the user's", "Frequent.k": "the user's"},
     "ops.sketch.functions": {
         "_MOST": "a limit that is refused",
         "_MOST_BINS": "a limit that is refused",
@@ -332,7 +334,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_NEVER": "more rows than there will be",
         "_DEPTH": "what river takes for no limit",
     },
-    "ops.sketch.library": {"DEVIATIONS": "what a bound means"},
     "ops.sketch.library": {
         "BOUND_DEVIATIONS": "what a bound means",
         "DEVIATIONS": "what an error means",
