@@ -10,6 +10,7 @@ from tests.golden.programs import (
     edges,
     graphs,
     joins,
+    replays,
     sketches,
     state,
     streams,
@@ -19,6 +20,6 @@ from tests.golden.programs import (
 from tests.golden.programs.base import PROGRAMS, Program
 
 __all__ = [
-    "PROGRAMS", "Program", "edges", "graphs", "joins", "sketches", "state", "streams", "topologies",
-    "windows",
+    "PROGRAMS", "Program", "edges", "graphs", "joins", "replays", "sketches", "state", "streams",
+    "topologies", "windows",
 ]  # fmt: skip
