@@ -298,8 +298,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LARGEST": "the format",
         "_SMALLEST": "the format",
     },
-    "ops.sketch.count_min": {"_TABLES": "the format"},
-    "ops.sketch.frequent": {"DEFAULT_COUNTERS": "the user's", "Frequent.k": "the user's"},
     "ops.sketch.bloom": {
         "BLOCK_BYTES": "the format",
         "_DEVIATIONS": "what a size means",
@@ -307,6 +305,12 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "ops.stream.first_seen": {
         "_MOST_KEYS": "a limit that is refused",
+    },
+    "ops.sketch.count_min": {"_CELL_BYTES": "the format", "_TABLES": "the format"},
+    "ops.sketch.frequent": {
+        "COUNTER_BYTES": "the format",
+        "DEFAULT_COUNTERS": "the user's",
+        "Frequent.k": "the user's",
     },
     "ops.sketch.functions": {
         "_MOST": "a limit that is refused",

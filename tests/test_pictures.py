@@ -10,7 +10,7 @@ import pytest
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SCRIPTS = sorted(PICTURES.glob("*.py"))
-PNG = b"\x89PNG\r\n"
+BEGINS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml"}
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_picture_of_the_guide_comes_from_a_script(drawn: Path) -> None:
-    kept = {path.name for path in PICTURES.glob("*.png")}
+    kept = {path.name for path in PICTURES.iterdir() if path.suffix in BEGINS}
     assert kept == {path.name for path in drawn.iterdir()} and len(kept) >= 12
-    assert all(path.read_bytes().startswith(PNG) for path in drawn.iterdir())
+    assert all(path.read_bytes().startswith(BEGINS[path.suffix]) for path in drawn.iterdir())
 
 
 def test_every_example_has_a_picture_that_a_page_shows() -> None:

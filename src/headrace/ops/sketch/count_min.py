@@ -24,8 +24,10 @@ from headrace.ops.agg.order import is_sortable
 from headrace.ops.agg.ordered import lists_of
 from headrace.ops.agg.span import RunningSpan, stretches
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.hll import BOUNDED
 
 DEFAULT_ERROR = 0.001
+_CELL_BYTES = 12  # its number and its count
 _TABLES = 3  # of 20 values, one is too high by more than the error, at most: e**-3
 
 
@@ -43,20 +45,26 @@ class CellCounts:
 class CountMin(Sketch[CellCounts]):
     values: tuple[Any, ...] = ()
     error: float | None = None
+    size: int | None = None
+    bounds: bool = False
 
     @property
     def buckets(self) -> int:
         """The cells of one table."""
+        if self.size is not None:
+            return self.size // (_CELL_BYTES * _TABLES)
         return ceil(e / (DEFAULT_ERROR if self.error is None else self.error))
 
     def words(self) -> list[str]:
-        return [str(list(self.values)), *([] if self.error is None else [f"error={self.error}"])]
+        said = {"error": self.error, "size": self.size, "bounds": self.bounds or None}
+        options = [f"{name}={value}" for name, value in said.items() if value is not None]
+        return [str(list(self.values)), *options]
 
     def numbers(self) -> list[int | float] | None:
         return None
 
     def memory(self) -> int:
-        return 12 * _TABLES * self.buckets
+        return _CELL_BYTES * _TABLES * self.buckets
 
     def at_rest(self) -> dict[str, Any]:
         return {"format": 1, "tables": _TABLES, "buckets": self.buckets}
@@ -70,7 +78,7 @@ class CountMin(Sketch[CellCounts]):
             raise UnsuitableType(f"values of its own type, not {list(self.values)}") from None
         if not np.array_equal(hash_keys([asked]), self._asked):
             raise UnsuitableType(f"values written as the column has them, not {list(self.values)}")
-        return pa.list_(pa.int64())
+        return pa.list_(BOUNDED if self.bounds else pa.int64())
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"c": pa.list_(pa.int32()), "n": pa.list_(pa.int64())}
@@ -125,7 +133,9 @@ class CountMin(Sketch[CellCounts]):
 
     def result(self, columns: Sequence[Column]) -> Column:
         held, rows = self.decoded(columns), np.arange(len(columns[0]))
-        return self._shown(held, np.repeat(rows, held.sizes), len(rows))
+        owner = np.repeat(rows, held.sizes)
+        total = self._rows(held, owner, len(rows)) if self.bounds else rows
+        return self._least(self._found(held, owner, len(rows)), total)
 
     def running(self, columns: Sequence[Column], span: RunningSpan) -> tuple[Column, list[Column]]:
         """Only the cells of what is asked for are followed from row to row."""
@@ -133,10 +143,17 @@ class CountMin(Sketch[CellCounts]):
         owner = np.repeat(np.arange(span.rows), held.sizes)
         found = self._found(held, owner, span.rows)
         sums = np.stack([span.differences(column) for column in found.T], axis=1)
-        return self._least(sums), self._banded(held, np.arange(span.rows), span.groups)
+        total = span.groups
+        if self.bounds:
+            total = span.differences(self._rows(held, owner, span.rows))
+        return self._least(sums, total), self._banded(held, np.arange(span.rows), span.groups)
 
-    def _shown(self, held: CellCounts, owner: Index, rows: int) -> pa.Array:
-        return self._least(self._found(held, owner, rows))
+    def _rows(self, held: CellCounts, owner: Index, rows: int) -> Index:
+        """How many rows of input each sketch is of: all that its first table counts."""
+        first = held.cells < self.buckets
+        out = np.zeros(rows, np.int64)
+        np.add.at(out, owner[first], held.counts[first])
+        return out
 
     def _found(self, held: CellCounts, owner: Index, rows: int) -> Index:
         """What each row has in the cells that are asked for."""
@@ -147,7 +164,14 @@ class CountMin(Sketch[CellCounts]):
         out[owner[hit], at[hit]] = held.counts[hit]
         return out[:, place.reshape(-1)]
 
-    def _least(self, cells: Index) -> pa.Array:
+    def _least(self, cells: Index, total: Index) -> pa.Array:
+        """The counts of the values asked for; `total` rows are needed for bounds only."""
         counts = cells.reshape(len(cells), len(self.values), _TABLES).min(axis=2)
         sizes = np.full(len(counts), len(self.values))
-        return lists_of(array(counts.reshape(-1), pa.int64()), sizes)
+        value = array(counts.reshape(-1), pa.int64())
+        if not self.bounds:
+            return lists_of(value, sizes)
+        off = np.floor(e / self.buckets * total).astype(np.int64)[:, None]
+        low = array(np.maximum(counts - off, 0).reshape(-1), pa.int64())
+        bounded = pa.StructArray.from_arrays([value, low, value], fields=list(BOUNDED))
+        return lists_of(bounded, sizes)

@@ -23,8 +23,10 @@ from headrace.ops.agg.order import codes, is_sortable, run_starts
 from headrace.ops.agg.ordered import lists_of
 from headrace.ops.agg.span import stretches
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.sizes import in_words
 
 DEFAULT_COUNTERS = 1_000
+COUNTER_BYTES = 16  # of a value of 8 bytes, and its count
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class Frequent(Sketch[Counters]):
         return None if self.bounds or not default else [self.k]
 
     def memory(self) -> int:
-        return 16 * self.counters + 8
+        return COUNTER_BYTES * self.counters + 8
 
     def room(self) -> str:
-        return f"{self.counters:,} counters per key at most"
+        return f"{in_words(self.memory())} per key at most, of values of 8 bytes"
 
     def at_rest(self) -> dict[str, Any]:
         return {"format": 1, "counters": self.counters}

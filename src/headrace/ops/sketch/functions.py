@@ -12,7 +12,7 @@ from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.named import aggregate_of
 from headrace.ops.sketch.base import Sketch
 from headrace.ops.sketch.count_min import CountMin
-from headrace.ops.sketch.frequent import DEFAULT_COUNTERS, Frequent
+from headrace.ops.sketch.frequent import COUNTER_BYTES, DEFAULT_COUNTERS, Frequent
 from headrace.ops.sketch.histogram import EqualWidth
 from headrace.ops.sketch.hll import HyperLogLog
 from headrace.ops.sketch.kll import Quantiles
@@ -158,16 +158,23 @@ def approx_top_k(
     *,
     error: float | None = None,
     counters: int | None = None,
+    size: int | str | None = None,
     bounds: bool = False,
 ) -> Aggregate:
     """The `k` values that come most often, as a list of structs of value and count.
 
     A count is never too low, and too high by at most `error` times the rows: that takes 1 / `error`
-    counters; 1,000 unless one of both is said. With `bounds` a struct has low and high, too: the
-    number of rows lies between them.
+    counters; 1,000 unless it, their number or the `size` in bytes (16 for a counter, if values take
+    8) is said. With `bounds` a struct has low and high, too: the number of rows lies between them.
     """
     _check_count("approx_top_k", "k", k)
-    check_error("approx_top_k", error, counters)
+    if counters is not None and size is not None:
+        fact = "approx_top_k has both counters= and size="
+        raise _wrong(fact, "Choose one: a counter takes 16 bytes, or more with long values.")
+    check_error("approx_top_k", error, counters if size is None else size)
+    room = bytes_of("approx_top_k", size)
+    if room is not None:
+        counters = room // COUNTER_BYTES
     if counters is not None:
         _check_count("approx_top_k", "counters", counters)
     wanted = ceil(1 / error) if error is not None else (counters or DEFAULT_COUNTERS)
@@ -178,20 +185,28 @@ def approx_top_k(
 
 
 def count_min(
-    column: str | Expr, values: Sequence[Any], *, error: float | None = None
+    column: str | Expr,
+    values: Sequence[Any],
+    *,
+    error: float | None = None,
+    size: int | str | None = None,
+    bounds: bool = False,
 ) -> Aggregate:
     """About how many rows have each of `values`, as a list in their order.
 
     A count is never too low, and for 95 of 100 values too high by at most `error` times the rows
-    (0.001 unless said otherwise). State is of the same size whatever is asked for, so other
+    (0.001 unless said otherwise); or as near as `size` bytes per key allow. With `bounds` each is a
+    struct of value, low and high. State is of the same size whatever is asked for, so other
     values may be asked for later.
     """
-    check_error("count_min", error, None)
+    check_error("count_min", error, size)
     if not isinstance(values, list | tuple) or not values or None in values:
         raise _wrong(f"count_min has the values {values!r}", "Pass a list of values, without None.")
-    sketch = CountMin(tuple(values), error)
-    if sketch.buckets > _MOST:
-        raise out_of_reach("count_min", f"an error of {error:g}", f"The least is {3 / _MOST:g}.")
+    sketch = CountMin(tuple(values), error, bytes_of("count_min", size), bounds)
+    if not 2 < sketch.buckets <= _MOST:
+        wish = f"an error of {error:g}" if size is None else f"a size of {size!r}"
+        least = f"The least error is {3 / _MOST:g}, the least size 108 bytes."
+        raise out_of_reach("count_min", wish, least)
     return replace(aggregate_of("count_min", column), sketch=sketch)
 
 

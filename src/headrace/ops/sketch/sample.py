@@ -25,6 +25,7 @@ from headrace.ops.agg.ordered import lists_of
 from headrace.ops.agg.plain import numeric
 from headrace.ops.agg.span import stretches
 from headrace.ops.sketch.base import Sketch
+from headrace.ops.sketch.sizes import in_words
 
 Draws = npt.NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class Reservoir(Sketch[Drawn]):
         return 16 * self.k
 
     def room(self) -> str:
-        return f"{self.k:,} values per key at most"
+        return f"{in_words(self.memory())} per key at most, of values of 8 bytes"
 
     def at_rest(self) -> dict[str, Any]:
         return {"format": 1, "k": self.k, "seed": self.seed}
