@@ -48,7 +48,8 @@ class ListedGraphs:
         named = pa.table([pa.array(hashes), pa.array(row), ends], [HASH, "row", "v"])
         number, first = key_numbers(named)
         half = len(row) // 2
-        pairs = np.unique(number[:half] * max(len(first), 1) + number[half:])
+        pairs = np.sort(number[:half] * max(len(first), 1) + number[half:])
+        pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
         u, v = pairs // max(len(first), 1), pairs % max(len(first), 1)
         edges = u != v
         return ListedGraphs(u[edges], v[edges], row[first], ends.take(pa.array(first)))

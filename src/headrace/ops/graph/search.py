@@ -8,8 +8,6 @@ them; those that remain one by one. No state here, and vertices are numbers.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from headrace.arrays import Index, Mask
@@ -38,7 +36,8 @@ class Adjacency:
         begin = np.cumsum(counts) - counts
         at = np.repeat(first - begin, counts) + np.arange(int(counts.sum()))
         reached = np.repeat(searches, counts) * self.count + self._others[at]
-        codes = np.unique(np.concatenate([searches * self.count + vertices, reached]))
+        codes = np.sort(np.concatenate([searches * self.count + vertices, reached]))
+        codes = codes[np.append(True, codes[1:] != codes[:-1])] if len(codes) else codes
         return codes // self.count, codes % self.count
 
     def size(self, vertices: Index) -> int:
@@ -81,27 +80,35 @@ def greedy(count: int, taken: tuple[Index, Index], u: Index, v: Index, k: int) -
 
 def _one_by_one(graph: Adjacency, u: Index, v: Index, k: int) -> list[int]:
     """The same for edges that `graph` does not span."""
-    more: dict[int, list[int]] = defaultdict(list)
+    near = _Near(graph)
     takes = []
     for i, (a, b) in enumerate(zip(u.tolist(), v.tolist(), strict=True)):
-        if not _near(graph, more, a, b, 2 * k - 1):
-            more[a].append(b)
-            more[b].append(a)
+        if not _within(near, a, b, 2 * k - 1):
+            near[a].add(b)
+            near[b].add(a)
             takes.append(i)
     return takes
 
 
-def _near(graph: Adjacency, more: dict[int, list[int]], a: int, b: int, most: int) -> bool:
+class _Near(dict[int, set[int]]):
+    """The neighbours of the vertices that were looked at, those that were added included."""
+
+    def __init__(self, graph: Adjacency) -> None:
+        self._graph = graph
+
+    def __missing__(self, vertex: int) -> set[int]:
+        found = self[vertex] = set(self._graph.of(vertex).tolist())
+        return found
+
+
+def _within(near: _Near, a: int, b: int, most: int) -> bool:
     """Whether two vertices are at most so many steps apart, the smaller side growing first."""
     small, large = ({a}, {a}), ({b}, {b})  # all that was reached, and the newest of it
     for _ in range(most):
         if len(small[1]) > len(large[1]):
             small, large = large, small
-        newest: set[int] = set()
-        for vertex in small[1]:
-            newest.update(graph.of(vertex).tolist())
-            newest.update(more.get(vertex, ()))
-        if newest & large[0]:
+        newest = set[int]().union(*(near[vertex] for vertex in small[1]))
+        if not newest.isdisjoint(large[0]):
             return True
         newest -= small[0]
         if not newest:

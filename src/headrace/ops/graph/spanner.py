@@ -4,7 +4,7 @@ An edge is taken if those taken so far have no path of at most 2k - 1 edges betw
 once taken it stays. So distances are at most 2k - 1 times what they are in the whole graph, and
 no cycle of what was taken has 2k edges or fewer: of n vertices there are at most n^(1 + 1/k) + n
 edges. State is the neighbours of each vertex in the spanner; a batch reads those of the vertices
-within k - 1 steps of its own.
+within k - 1 steps of its own, but for edges that are the first of a vertex.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Index, flat, numbers
+from headrace.arrays import Index, Mask, flat, numbers
 from headrace.chunk import HASH
 from headrace.ops.contract import EpochStep, Operator, Place
-from headrace.ops.graph.edges import GraphOperator, GraphSpec, some
+from headrace.ops.graph.edges import EdgeBatch, GraphOperator, GraphSpec, some
 from headrace.ops.graph.search import greedy
 from headrace.ops.keys import key_numbers
 from headrace.ops.tables import emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
-NEIGHBOURS = "neighbours"
+NEIGHBOURS, KNOWN = "neighbours", "vertices"
 
 
 @dataclass(frozen=True)
@@ -55,25 +55,43 @@ class _SpannerOperator(GraphOperator):
     spec: Spanner
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (self.table(NEIGHBOURS, ["v", "w"]),)
+        return (self.table(NEIGHBOURS, ["v", "w"]), self.table(KNOWN, ["v"]))
 
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
         batch = self.batch(step.arrived, step)
         rows = batch.first_of_each()
-        near = self._near(batch.vertices, step.tables[NEIGHBOURS])
-        named = [self._vertices(near, n) for n in "vw"]
-        every = pa.concat_tables([batch.vertices, *named]).combine_chunks()
-        number, first = key_numbers(every)
-        own, size = number[: batch.vertices.num_rows], near.num_rows
-        v, w = number[len(own) : len(own) + size], number[len(own) + size :]
-        u = own[batch.u[rows]], own[batch.v[rows]]
-        takes = rows[greedy(len(first), (v, w), *u, self.spec.k)]
-        self._store(every.take(pa.array(first)), own[batch.u[takes]], own[batch.v[takes]], step)
+        ends = self._at_new_ends(batch, rows, step.tables[KNOWN])
+        takes = np.concatenate([rows[ends], self._taken(batch, rows[~ends], step)])
+        self._store(batch, batch.u[takes], batch.v[takes], step)
         stays = np.zeros(batch.rows.num_rows, np.bool_)
         stays[takes] = True
         emit_some(batch.rows, stays, self.output.names, step)
+
+    def _at_new_ends(self, batch: EdgeBatch, rows: Index, table: KeyedTable) -> Mask:
+        """Whether an edge is the only one of a vertex: it is taken, and no path goes through it.
+
+        So an edge between a new vertex and one with many neighbours reads none of these.
+        """
+        _, known = table.get(batch.vertices)
+        both = np.concatenate([batch.u[rows], batch.v[rows]])
+        alone = ~known & (np.bincount(both, minlength=len(known)) == 1)
+        return alone[batch.u[rows]] | alone[batch.v[rows]]
+
+    def _taken(self, batch: EdgeBatch, rows: Index, step: EpochStep) -> Index:
+        """Those of the rows that the spanner takes, by what it has near their ends."""
+        centre, places = np.unique(
+            np.concatenate([batch.u[rows], batch.v[rows]]), return_inverse=True
+        )
+        centres = batch.vertices.take(pa.array(centre))
+        near = self._near(centres, step.tables[NEIGHBOURS])
+        named = [self._vertices(near, n) for n in "vw"]
+        every = pa.concat_tables([centres, *named]).combine_chunks()
+        number, first = key_numbers(every)
+        v, w = np.split(number[len(centre) :], 2)
+        one, other = np.split(number[places], 2)
+        return rows[greedy(len(first), (v, w), one, other, self.spec.k)]
 
     def _near(self, vertices: pa.Table, table: KeyedTable) -> pa.Table:
         """The edges at vertices within k - 1 steps of these."""
@@ -96,11 +114,12 @@ class _SpannerOperator(GraphOperator):
     def _vertices(self, rows: pa.Table, column: str) -> pa.Table:
         return self.under(rows, {"v": flat(rows.column(column))})
 
-    def _store(self, vertices: pa.Table, u: Index, v: Index, step: EpochStep) -> None:
+    def _store(self, batch: EdgeBatch, u: Index, v: Index, step: EpochStep) -> None:
         for one, other in ((u, v), (v, u)):
-            rows = vertices.take(pa.array(one))
-            neighbours = vertices.column("v").take(pa.array(other))
+            rows = batch.vertices.take(pa.array(one))
+            neighbours = batch.vertices.column("v").take(pa.array(other))
             step.tables[NEIGHBOURS].put(rows.append_column("w", neighbours))
+            step.tables[KNOWN].put(rows)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The edges of the spanner."""
