@@ -76,8 +76,9 @@ class _SpannerOperator(GraphOperator):
         """
         _, known = table.get(batch.vertices)
         both = np.concatenate([batch.u[rows], batch.v[rows]])
-        alone = ~known & (np.bincount(both, minlength=len(known)) == 1)
-        return alone[batch.u[rows]] | alone[batch.v[rows]]
+        alone: Mask = ~known & (np.bincount(both, minlength=len(known)) == 1)
+        ends: Mask = alone[batch.u[rows]] | alone[batch.v[rows]]
+        return ends
 
     def _taken(self, batch: EdgeBatch, rows: Index, step: EpochStep) -> Index:
         """Those of the rows that the spanner takes, by what it has near their ends."""
