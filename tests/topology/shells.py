@@ -53,10 +53,10 @@ def split_count(command: list[str], tasks: int = 2, **options: Any) -> hr.Topolo
     return topology
 
 
-def numbers(bolt: Any, tasks: int = 1, schema: str = "v bigint") -> hr.Topology:
+def numbers(bolt: Any, tasks: int = 1, schema: str = "v bigint", **options: Any) -> hr.Topology:
     """Numbers through one bolt."""
     topology = hr.Topology("numbers")
     topology.spout("numbers", "log:numbers", schema=schema)
-    topology.bolt("bolt", bolt, tasks=tasks).shuffle("numbers")
+    topology.bolt("bolt", bolt, tasks=tasks, **options).shuffle("numbers")
     topology.bolt("out", "collect:").shuffle("bolt")
     return topology

@@ -139,13 +139,32 @@ emit(10 + v, anchors=[])
 send(command="error", msg=f"no {v}")
 fail() if v % 2 else ack()
 """
-    with Harness(numbers(python(code))) as test:
+    with Harness(numbers(python(code), max_replays=0)) as test:
         test.send("numbers", [(v,) for v in range(4)])
         assert [row["v"] for row in test.output("out")] == [0, 10, 11, 2, 12, 13]
         assert [row["error"] for row in test.dead()] == [
             "TupleFailedError: no 1",
             "TupleFailedError: no 3",
         ]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_failed_tuples_are_sent_again_as_those_of_other_bolts(crash: bool, tmp_path: Path) -> None:
+    code = f"""
+emit(values[0])
+fails = values[0] % 2 and any(once({str(tmp_path)!r} + f"/{{values[0]}}{{i}}") for i in "ab")
+fail() if fails else ack()
+"""
+    with Harness(numbers(python(code), max_replays=2, backoff="1s")) as test:
+        test.send("numbers", [(v,) for v in range(4)])
+        found = [row["v"] for row in test.output("out")]
+        assert found == [0, 2]
+        for _ in range(3):
+            if crash:
+                test.crash()
+            test.advance("3s")
+            found += [row["v"] for row in test.output("out")]
+        assert (found, test.dead()) == ([0, 2, 1, 3], [])
 
 
 def test_tuples_may_be_acked_together_and_anchored_to_several() -> None:

@@ -90,6 +90,15 @@ def test_a_process_that_fails_is_restarted_where_it_was(
     assert any("spout numbers[0]" in m and "restart 1 of 3" in m for m in caplog.messages)
 
 
+def test_tuples_are_acked_once_they_are_committed(tmp_path: Path) -> None:
+    made = spout(7, last="waits", bounded=False, env={"ACKS": str(tmp_path / "acks")})
+    driver = drive(topology(made, 1), tmp_path / "job", max_batch=2, until=None)
+    assert found(driver) == list(range(7))
+    acked = [int(line) for line in (tmp_path / "acks").read_text().split()]
+    assert acked == list(range(len(acked)))
+    assert len(acked) >= 4  # not those of the last epochs, where the run ends
+
+
 def test_one_that_always_fails_stops_the_job(tmp_path: Path) -> None:
     made = spout(9, "if at == 4: sys.exit('no more')", max_restarts=1)
     with pytest.raises(hr.StepError, match=r"(?s)HR-TOPOLOGY-041 spout numbers\[0\].*no more"):

@@ -215,10 +215,19 @@ class _Answers:
     faults: list[Fault] = field(default_factory=list)
     error: Exception | None = None
 
-    def add(self, first: int, batch: TupleBatch, tables: Emitted, arrived: Any) -> None:
+    def add(
+        self,
+        first: int,
+        batch: TupleBatch,
+        tables: Emitted,
+        block: RowsByKey,
+        inputs: Sequence[pa.Table | None],
+    ) -> None:
         """The answers of a task whose first tuple is the `first` of the block."""
         for place, reason in sorted(batch.failed.items()):
-            self.faults.append(Fault(arrived(first + place), TupleFailedError(reason)))
+            at = first + place
+            row, port = block.arrived(inputs, at), int(block.ports[at])
+            self.faults.append(Fault(row, TupleFailedError(reason), port, at))
         for stream, (rows, places) in tables.items():
             before, known = self.emitted.get(stream, (rows.slice(0, 0), []))
             added = [first + place for place in places]
@@ -272,7 +281,7 @@ class ShellBoltOperator(BoltOperator):
             for first, end, task in zip(block.starts, block.starts[1:], tasks, strict=False):
                 if end > first:
                     batch, tables = self._run(task, texts[first:end])
-                    answers.add(first, batch, tables, partial(block.arrived, inputs))
+                    answers.add(first, batch, tables, block, inputs)
         except Exception as error:
             answers.error = error
         return answers
