@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.ops.topology import multilang_process
 from headrace.testing import Harness, drive
 from tests.topology.shells import COMMANDS, SPLIT, needs, numbers, python, split_count
 
@@ -354,3 +355,12 @@ def test_a_bounded_input_in_small_batches(tmp_path: Path) -> None:
     topology.bolt("out", "collect:").shuffle("twice")
     found = drive(topology, tmp_path, max_batch=4).output("out").column("v").to_pylist()
     assert sorted(found) == [2 * v for v in range(25)]
+
+
+@pytest.mark.parametrize("piece", [1, 7])
+def test_messages_may_be_cut_anywhere(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multilang_process, "_PIECE", piece)
+    model = Words()
+    with Harness(split_count(COMMANDS["python"], 1)) as test:
+        for lines in (["a bb", "", "bad"], ["bb é a"]):
+            assert sent(test, lines) == model.send(lines)
