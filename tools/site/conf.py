@@ -19,6 +19,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", rf"{FOREIGN.pattern}.*"),
     ("py:class", r"(pyarrow|collections)\..*"),
+    ("py:class", "SketchFunction"),  # of functions that users pass on to one another
 ]
 autoclass_content = "both"
 autodoc_member_order = "alphabetical"
