@@ -7,13 +7,11 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from headrace.hashing import hash_keys
 from headrace.ops.graph import edges as graph_edges
 from headrace.ops.graph import search
-from headrace.state.table import KeyedTable, TableSpec
 from tests.graph.drawing import SHAPES, cut, edges, graphs, job, played
 
 CASES = [(shape, seed, 1 + seed % 3) for seed, shape in enumerate(SHAPES)]
@@ -44,17 +42,6 @@ def test_distances_are_at_most_so_much_longer_after_every_batch(
             if spanner.number_of_edges():
                 assert nx.girth(spanner) > 2 * k
                 assert spanner.number_of_edges() <= len(graph) ** (1 + 1 / k) + len(graph)
-
-
-def test_what_a_table_may_hold_is_found_by_hash() -> None:
-    spec = TableSpec("t", pa.schema([("v", pa.int64())]), pa.schema([]))
-    table = KeyedTable(spec)
-    hashes = np.arange(0, 40, 2, dtype=np.uint64)
-    assert not table.may_hold(hashes).any()
-    for some in (hashes[:5], hashes[5:]):
-        table.put(pa.table({"__h": some, "v": some.astype(np.int64)}))
-    sought = np.array([39, 0, 7, 38, 10, 2**63], np.uint64)
-    assert table.may_hold(sought).tolist() == [False, True, False, True, True, False]
 
 
 def test_vertices_of_one_hash_are_told_apart(

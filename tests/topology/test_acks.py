@@ -274,12 +274,12 @@ class Lives(hr.Bolt):
 @pytest.mark.parametrize(
     ("bolt", "options", "code"),
     [
-        (EventTicks(), {}, "HR-TOPOLOGY-041"),
-        (Lives(), {"max_replays": 1}, "HR-TOPOLOGY-041"),
-        (Pairs(), {"max_replays": -1}, "HR-TOPOLOGY-040"),
-        (Pairs(), {"max_replays": "3"}, "HR-TOPOLOGY-040"),
-        (Pairs(), {"timeout": "0s"}, "HR-TOPOLOGY-040"),
-        (Pairs(), {"backoff": -1}, "HR-TOPOLOGY-040"),
+        (EventTicks(), {}, "HR-TOPOLOGY-032"),
+        (Lives(), {"max_replays": 1}, "HR-TOPOLOGY-032"),
+        (Pairs(), {"max_replays": -1}, "HR-TOPOLOGY-031"),
+        (Pairs(), {"max_replays": "3"}, "HR-TOPOLOGY-031"),
+        (Pairs(), {"timeout": "0s"}, "HR-TOPOLOGY-031"),
+        (Pairs(), {"backoff": -1}, "HR-TOPOLOGY-031"),
         (Pairs(), {"retries": 1}, "HR-TOPOLOGY-004"),
     ],
 )

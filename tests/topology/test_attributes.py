@@ -103,11 +103,11 @@ def topology(bolt: hr.Bolt) -> hr.Topology:
 
 
 def test_refused_when_built_or_when_prepared() -> None:
-    with pytest.raises(hr.PlanError, match=r"HR-TOPOLOGY-042.*self.counter.*of Counter"):
+    with pytest.raises(hr.PlanError, match=r"HR-TOPOLOGY-033.*self.counter.*of Counter"):
         topology(Holds()).check()
     with (
         Harness(topology(Prepares())) as test,
-        pytest.raises(hr.PlanError, match=r"HR-TOPOLOGY-042.*self.counter"),
+        pytest.raises(hr.PlanError, match=r"HR-TOPOLOGY-033.*self.counter"),
     ):
         test.send("numbers", [(1,)])
     with Harness(topology(Says())) as test:

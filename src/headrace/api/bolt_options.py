@@ -23,7 +23,7 @@ def reliability(
     count = said["max_replays"]
     if type(count) is not int or not 0 <= count <= _MOST_REPLAYS:
         raise PlanError(
-            "HR-TOPOLOGY-040",
+            "HR-TOPOLOGY-031",
             f"the bolt {id!r} has max_replays {count!r}",
             f"Give a whole number from 0 to {_MOST_REPLAYS}; 0: a tuple that fails is a dead "
             "letter at once.",
@@ -31,7 +31,7 @@ def reliability(
     backoff, timeout = millis(said["backoff"]), millis(said["timeout"])
     if backoff < 0 or timeout < 1:
         raise PlanError(
-            "HR-TOPOLOGY-040",
+            "HR-TOPOLOGY-031",
             f"the bolt {id!r} has backoff {said['backoff']!r} and timeout {said['timeout']!r}",
             'Give lengths of time: backoff="1s", timeout="30s".',
         )
@@ -39,7 +39,7 @@ def reliability(
         return Reliability(count, backoff, timeout)
     if own.get("max_replays") or type(bolt).acks:
         raise PlanError(
-            "HR-TOPOLOGY-041",
+            "HR-TOPOLOGY-032",
             f"the bolt {id!r} goes by event time, in its ticks or the life of its state, which "
             "would not wait for tuples that are processed again or acked later",
             'Tick by the clock (tick_by = "clock"), or say max_replays=0 and leave acks out: a '

@@ -207,7 +207,7 @@ def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> No
 def not_watched(kind: type, name: str, part: Any) -> PlanError:
     """An attribute whose changes would be lost without an error."""
     return PlanError(
-        "HR-TOPOLOGY-042",
+        "HR-TOPOLOGY-033",
         f"{kind.__name__} has self.{name}, which is or holds an object of {type(part).__name__}: "
         "if it changed, that would be lost with the batch",
         f"If it is only read, or may be lost, such as a client or a model, say transient = "
