@@ -101,19 +101,6 @@ class KeyedTable:
         parts = [run.having(sought) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
-    def may_hold(self, hashes: Hashes) -> Mask:
-        """Whether there may be a row of each hash; for tables without time. Reads no rows.
-
-        Another key may have the hash, and a deleted row may still count.
-        """
-        held = np.zeros(len(hashes), np.bool_)
-        for run in self._runs:
-            own = run.rows.hashes
-            if len(own):
-                at = np.searchsorted(own, hashes)
-                held |= np.take(own, at, mode="clip") == hashes
-        return held
-
     def match_at(self, times: Ints, hashes: Hashes) -> pa.Table:
         """The live rows of one of these times and its hash, for timed tables.
 

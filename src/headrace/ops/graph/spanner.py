@@ -26,7 +26,7 @@ from headrace.ops.keys import key_numbers
 from headrace.ops.tables import emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
-NEIGHBOURS = "neighbours"
+NEIGHBOURS, KNOWN = "neighbours", "vertices"
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class _SpannerOperator(GraphOperator):
     spec: Spanner
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (self.table(NEIGHBOURS, ["v", "w"]),)
+        return (self.table(NEIGHBOURS, ["v", "w"]), self.table(KNOWN, ["v"]))
 
     def step(self, step: EpochStep) -> None:
         if step.arrived is None:
             return
         batch = self.batch(step.arrived, step)
         rows = batch.first_of_each()
-        ends = self._at_new_ends(batch, rows, step.tables[NEIGHBOURS])
+        ends = self._at_new_ends(batch, rows, step.tables[KNOWN])
         takes = np.concatenate([rows[ends], self._taken(batch, rows[~ends], step)])
         self._store(batch, batch.u[takes], batch.v[takes], step)
         stays = np.zeros(batch.rows.num_rows, np.bool_)
@@ -74,24 +74,11 @@ class _SpannerOperator(GraphOperator):
 
         So an edge between a new vertex and one with many neighbours reads none of these.
         """
-        u, v = batch.u[rows], batch.v[rows]
-        held = table.may_hold(numbers(batch.vertices.column(HASH)))
-        once = np.bincount(np.concatenate([u, v]), minlength=len(held)) == 1
-        alone: Mask = once & ~held
-        rest = ~(alone[u] | alone[v])
-        doubtful = np.unique(np.concatenate([u[rest], v[rest]]))
-        doubtful = doubtful[once[doubtful]]  # another vertex may have the hash
-        alone[doubtful] = ~self._known(batch.vertices.take(pa.array(doubtful)), table)
-        ends: Mask = alone[u] | alone[v]
+        _, known = table.get(batch.vertices)
+        both = np.concatenate([batch.u[rows], batch.v[rows]])
+        alone: Mask = ~known & (np.bincount(both, minlength=len(known)) == 1)
+        ends: Mask = alone[batch.u[rows]] | alone[batch.v[rows]]
         return ends
-
-    def _known(self, vertices: pa.Table, table: KeyedTable) -> Mask:
-        """Which of some vertices have neighbours."""
-        rows = table.match(numbers(vertices.column(HASH))).select(vertices.column_names)
-        number, first = key_numbers(pa.concat_tables([vertices, rows]).combine_chunks())
-        has = np.bincount(number, minlength=len(first)) > 1  # the vertices are distinct
-        known: Mask = has[number[: vertices.num_rows]]
-        return known
 
     def _taken(self, batch: EdgeBatch, rows: Index, step: EpochStep) -> Index:
         """Those of the rows that the spanner takes, by what it has near their ends."""
@@ -133,6 +120,7 @@ class _SpannerOperator(GraphOperator):
             rows = batch.vertices.take(pa.array(one))
             neighbours = batch.vertices.column("v").take(pa.array(other))
             step.tables[NEIGHBOURS].put(rows.append_column("w", neighbours))
+            step.tables[KNOWN].put(rows)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The edges of the spanner."""
