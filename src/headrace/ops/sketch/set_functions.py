@@ -64,7 +64,7 @@ COUNT, UNION, INTERSECT, DIFFERENCE = (
 )  # fmt: skip
 
 
-def theta_count(sketch: str | SketchFunction, *, bounds: bool = False) -> SketchFunction:
+def theta_count(sketch: Any, *, bounds: bool = False) -> SketchFunction:
     """About how many different values a theta sketch holds, for `with_columns`.
 
     With `bounds` a struct of value, low and high: the exact number lies between them, for 99 of 100
@@ -73,19 +73,17 @@ def theta_count(sketch: str | SketchFunction, *, bounds: bool = False) -> Sketch
     return _function(COUNT, (sketch,), bounds)
 
 
-def theta_union(*sketches: str | SketchFunction) -> SketchFunction:
+def theta_union(*sketches: Any) -> SketchFunction:
     """The sketch of all values that are in one of these theta sketches, for `with_columns`."""
     return _function(UNION, sketches)
 
 
-def theta_intersect(*sketches: str | SketchFunction) -> SketchFunction:
+def theta_intersect(*sketches: Any) -> SketchFunction:
     """The sketch of the values that are in all of these theta sketches, for `with_columns`."""
     return _function(INTERSECT, sketches)
 
 
-def theta_difference(
-    sketch: str | SketchFunction, *without: str | SketchFunction
-) -> SketchFunction:
+def theta_difference(sketch: Any, *without: Any) -> SketchFunction:
     """The sketch of the values that are in the first, and in none of the others."""
     return _function(DIFFERENCE, (sketch, *without))
 
