@@ -13,10 +13,23 @@ from typing import Any
 from headrace.api.handles import Handle, other_job
 from headrace.api.job import Job
 from headrace.api.stream import Stream
-from headrace.api.topology_loops import goes_back, read_again, send_back
-from headrace.api.topology_parts import (
+from headrace.api.topology_components import (
     Component,
     Subscription,
+    bad_tasks,
+    declared_twice,
+    no_bolt,
+    no_fields,
+    no_inputs,
+    no_stream,
+    splits_decide,
+    stream_options,
+    too_late,
+    twice,
+    unknown_component,
+)
+from headrace.api.topology_loops import goes_back, read_again, send_back
+from headrace.api.topology_parts import (
     add_bolt,
     add_output,
     add_process,
@@ -25,7 +38,7 @@ from headrace.api.topology_parts import (
     read_stream,
 )
 from headrace.clock import Duration
-from headrace.errors import PlanError, Site, building_at, call_site, did_you_mean
+from headrace.errors import Site, building_at, call_site
 from headrace.hints import named_arguments
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.topology.bolt import DEFAULT, Bolt
@@ -95,13 +108,13 @@ class BoltInputs:
         site, draft, own = call_site(), self._topology.plain, self._component
         added = Subscription(component, stream, grouping, site)
         if own.done:
-            draft.report(_too_late(own.id), site)
+            draft.report(too_late(own.id), site)
         elif any(s.label == added.label for s in own.inputs):
-            draft.report(_twice(own.id, added.label), site)
+            draft.report(twice(own.id, added.label), site)
         else:
             own.inputs.append(added)
             if grouping.kind in (FIELDS, PARTIAL_KEY) and not grouping.fields:
-                draft.report(_no_fields(grouping.kind, component), site)
+                draft.report(no_fields(grouping.kind, component), site)
         return self
 
 
@@ -165,7 +178,7 @@ class Topology(Job):
             with self.plain.attempt(site):
                 what = SpoutSource(what, 1 if tasks is None else tasks)
         elif tasks is not None:
-            self.plain.report(_splits_decide(id), site)
+            self.plain.report(splits_decide(id), site)
         if isinstance(what, Handle):
             part.built = Stream(self.plain, what._edge)
             self._refuse_foreign(what, options, site)
@@ -185,7 +198,7 @@ class Topology(Job):
         part = self._declare(id, what, tasks, options, site)
         wrong = type(tasks) is not int or not 1 <= tasks <= MOST_TASKS
         if wrong:
-            self.plain.report(_bad_tasks(id, tasks), site)
+            self.plain.report(bad_tasks(id, tasks), site)
         made = Component(str(id), what, 1 if wrong else tasks, site, options)
         return BoltInputs(self, part if part is not None and not wrong else self._replace(made))
 
@@ -193,11 +206,11 @@ class Topology(Job):
         """The tuples that a component emits, as a stream: to go on with its methods."""
         site = call_site()
         if id not in self._components:
-            raise _unknown(id, self._components, site)
+            raise unknown_component(id, self._components, site)
         self._build([id])
         part = self._components[id]
         if part.built is None:
-            raise _no_stream(id, stream, site)
+            raise no_stream(id, stream, site)
         return read_stream(part.built, part.what, id, stream, site)
 
     # from components to steps
@@ -207,7 +220,7 @@ class Topology(Job):
     ) -> Component | None:
         problem = bad_name(id, "a component")
         if problem is None and id in self._components:
-            problem = _declared_twice(id)
+            problem = declared_twice(id)
         if problem is not None:
             self.plain.report(problem, site)
             return None
@@ -225,7 +238,7 @@ class Topology(Job):
         if stream._draft is not self.plain:
             self.plain.report(other_job(), site)
         if options:
-            self.plain.report(_stream_options(next(iter(options))), site)
+            self.plain.report(stream_options(next(iter(options))), site)
 
     def _unbuilt(self) -> Any:
         return _Building(self)
@@ -277,7 +290,7 @@ class Topology(Job):
         if len(inputs) < len(part.inputs):
             return False
         if not inputs:
-            self.plain.report(_no_inputs(part.id), part.site)
+            self.plain.report(no_inputs(part.id), part.site)
         elif "window" in part.options:
             part.built = add_window(self.plain, part, inputs)
         elif isinstance(part.what, Bolt):
@@ -287,7 +300,7 @@ class Topology(Job):
         elif isinstance(part.what, str):
             add_output(self.plain, part, inputs)
         else:
-            self.plain.report(_no_bolt(part.id, part.what), part.site)
+            self.plain.report(no_bolt(part.id, part.what), part.site)
             return False
         return bool(inputs)
 
@@ -304,10 +317,10 @@ class Topology(Job):
             return read_again(self, reader, subscription, self._components[id])
         with draft.attempt(subscription.site):
             if id not in self._components:
-                raise _unknown(id, self._components, None)
+                raise unknown_component(id, self._components, None)
             part = self._components[id]
             if isinstance(part.what, str) and part.inputs:
-                raise _no_stream(id, subscription.stream, None)
+                raise no_stream(id, subscription.stream, None)
             if part.built is None:
                 return None  # its own mistake has been reported
             direct = subscription.grouping.kind == DIRECT
@@ -326,95 +339,3 @@ class _Building:
 
     def __exit__(self, *_: object) -> None:
         self._topology._building = self._before
-
-
-def _declared_twice(id: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-001",
-        f"two components are called {id!r}",
-        "State, metrics and errors go by the name of a component: give each its own.",
-    )
-
-
-def _bad_tasks(id: str, tasks: object) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-002",
-        f"the bolt {id!r} has {tasks!r} tasks",
-        f"Give a whole number from 1 to {MOST_TASKS}.",
-    )
-
-
-def _splits_decide(id: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-003",
-        f"the spout {id!r} is an input, whose splits say how many tasks read it",
-        "Leave tasks out; set the partitions of the topic, the splits of the files, or "
-        "splits= of hr.rows and hr.generate.",
-    )
-
-
-def _stream_options(option: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-004",
-        f"a stream that is a spout has no option {option!r}",
-        "Pass it where the input is read.",
-    )
-
-
-def _unknown(id: object, known: dict[str, Component], site: Site | None) -> PlanError:
-    names = ", ".join(map(repr, known)) or "none"
-    guess = did_you_mean(str(id), list(known))
-    return PlanError(
-        "HR-TOPOLOGY-005",
-        f"there is no component {id!r}",
-        f"{guess}Declared: {names}.",
-        site=site,
-    )
-
-
-def _no_stream(id: str, stream: str, site: Site | None) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-006",
-        f"{id!r} emits nothing that {stream!r} could be",
-        "It is an output, or a bolt that declares no output.",
-        site=site,
-    )
-
-
-def _no_inputs(id: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-007",
-        f"the bolt {id!r} reads nothing",
-        'Say what: topology.bolt(...).shuffle("words"), .fields("words", "word") ...',
-    )
-
-
-def _twice(id: str, label: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-008",
-        f"the bolt {id!r} reads {label!r} twice",
-        "A bolt reads a stream by one grouping; declare a second bolt for another.",
-    )
-
-
-def _no_fields(kind: str, component: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-009",
-        f"{kind} names no field of {component!r}",
-        f'Name the fields that decide: .{kind}("{component}", "word").',
-    )
-
-
-def _too_late(id: str) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-010",
-        f"{id!r} is part of the program already, and gets another input",
-        "Say what a bolt reads before .stream(), .check(), .explain() or hr.run.",
-    )
-
-
-def _no_bolt(id: str, what: Any) -> PlanError:
-    is_class = isinstance(what, type) and issubclass(what, KeyedProcess)
-    shown = what.__name__ if isinstance(what, type) else repr(what)
-    hint = f"Write {shown}()." if is_class else 'Subclass hr.Bolt, or write "files:path".'
-    return PlanError("HR-TOPOLOGY-012", f"the bolt {id!r} cannot be {shown}", hint)

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headrace.api.handles import StepBuilder
 from headrace.api.stream import Stream
-from headrace.api.topology_parts import Component, Subscription, no_such_stream, read_stream
+from headrace.api.topology_components import Component, Subscription, no_such_stream
+from headrace.api.topology_parts import read_stream
 from headrace.errors import PlanError, building_at
 from headrace.ops.topology.bolt import DEFAULT, Bolt
 from headrace.ops.topology.groupings import DIRECT

@@ -6,7 +6,6 @@ import dis
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +14,22 @@ from headrace.api.bolt_options import reliability
 from headrace.api.connected import ConnectedStreams
 from headrace.api.handles import StepBuilder
 from headrace.api.stream import ProcessResult, Stream, WindowResult
+from headrace.api.topology_components import (
+    Component,
+    Subscription,
+    many_copies,
+    nested,
+    no_such_stream,
+    not_by_fields,
+    number_taken,
+    output_grouping,
+    window_direct,
+)
 from headrace.clock import millis
 from headrace.errors import PlanError, Site
 from headrace.ops.topology.attributes import unwatched
 from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt, not_watched
-from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO, StreamGrouping
+from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO
 from headrace.ops.topology.multilang import ShellBolt, ShellBoltSpec, unsent_fields
 from headrace.ops.topology.numbered import NUMBER, Numbered
 from headrace.ops.topology.operator import NOTHING, BoltSpec, sent_schema, stream_schemas
@@ -28,37 +38,6 @@ from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import LATE, Edge, step_of
 from headrace.plan.signature import output_schema
-from headrace.schema import ddl_type
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """One input of a bolt: the component and the stream it reads, and how rows are dealt out."""
-
-    component: str
-    stream: str
-    grouping: StreamGrouping
-    site: Site | None
-
-    @property
-    def label(self) -> str:
-        """What the bolt calls this input; at rest."""
-        return self.component if self.stream == DEFAULT else f"{self.component}.{self.stream}"
-
-
-@dataclass
-class Component:
-    """A spout or a bolt as it was declared."""
-
-    id: str
-    what: Any
-    tasks: int
-    site: Site | None
-    options: dict[str, Any] = field(default_factory=dict)
-    inputs: list[Subscription] = field(default_factory=list)
-    built: Stream | None = None  # what it emits, once it is a step
-    done: bool = False
-
 
 Inputs = Sequence[tuple[Subscription, Stream]]
 
@@ -116,7 +95,7 @@ def add_process(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     """A process function as a bolt: its key are the fields by which tuples are grouped."""
     for subscription, _ in inputs:
         if subscription.grouping.kind != FIELDS:
-            draft.report(_not_by_fields(part, subscription), subscription.site)
+            draft.report(not_by_fields(part, subscription), subscription.site)
     options = {n: part.options.pop(n) for n in ("unbounded", "was") if n in part.options}
     edges = tuple(stream._edge for _, stream in inputs)
     _refuse_options(StepBuilder(draft, edges[0]), part)
@@ -134,9 +113,9 @@ def add_window(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     for subscription, stream in inputs:
         _check_fields(draft, subscription, stream)
         if NUMBER in stream.schema.names:
-            draft.report(_number_taken(subscription), subscription.site)
+            draft.report(number_taken(subscription), subscription.site)
         if subscription.grouping.kind == DIRECT:
-            draft.report(_window_direct(part), subscription.site)
+            draft.report(window_direct(part), subscription.site)
             continue
         what = Numbered(subscription.grouping, part.tasks)
         fields = [f for f in stream.schema if f.name != NUMBER]
@@ -150,33 +129,15 @@ def add_window(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     return cut.process(part.what, name=part.id, unbounded=True, **of_process)  # so many tasks
 
 
-def _number_taken(subscription: Subscription) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-025",
-        f"{subscription.component!r} has a field {NUMBER!r}, which is what windows call the number "
-        "of their task",
-        "Give the field another name, or leave it out: make a spout of "
-        f"topology.stream({subscription.component!r}).drop({NUMBER!r}).",
-    )
-
-
-def _window_direct(part: Component) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-026",
-        f"the windows of {part.id!r} cannot be read by direct",
-        "Group by fields, or by a function of your own.",
-    )
-
-
 def add_output(draft: Draft, part: Component, inputs: Inputs) -> None:
     """An output as a bolt: each of its tasks writes what is sent to it."""
     sent = []
     for subscription, stream in inputs:
         _check_fields(draft, subscription, stream)
         if subscription.grouping.kind in (DIRECT, CUSTOM):
-            draft.report(_output_grouping(part, subscription.grouping), subscription.site)
+            draft.report(output_grouping(part, subscription.grouping), subscription.site)
         elif subscription.grouping.kind == ALL and part.tasks > 1:
-            draft.report(_many_copies(part), subscription.site)
+            draft.report(many_copies(part), subscription.site)
         sent.append(stream)
     first, *others = sent
     rows = first.union(*others, name=f"{part.id} inputs") if others else first
@@ -218,56 +179,13 @@ def read_stream(
     return found
 
 
-def no_such_stream(id: str, stream: str, known: list[str], site: Site | None) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-013",
-        f"{id!r} has no stream {stream!r}; it has {', '.join(map(repr, known)) or 'none'}",
-        'Declare it in the bolt: output = "...", or outputs = {"name": "field type, ..."}.',
-        site=site,
-    )
-
-
 def _check_fields(draft: Draft, subscription: Subscription, stream: Stream) -> None:
     names = subscription.grouping.fields
     for problem in unknown(names, stream.schema, subscription.site):
         draft.report(problem, subscription.site)
     for column in stream.schema:
         if column.name in names and pa.types.is_nested(column.type):
-            draft.report(_nested(subscription, column), subscription.site)
-
-
-def _nested(subscription: Subscription, column: pa.Field) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-015",
-        f"tuples of {subscription.component!r} cannot be grouped by {column.name!r}, which is "
-        f"{ddl_type(column.type)}",
-        "Group by plain fields: text, numbers, booleans, dates, timestamps.",
-    )
-
-
-def _not_by_fields(part: Component, subscription: Subscription) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-016",
-        f"{part.id!r} is a process function, whose state is by key, and reads "
-        f"{subscription.component!r} by {subscription.grouping}",
-        "Read it by .fields(...), whose fields are the key; or write a hr.Bolt.",
-    )
-
-
-def _output_grouping(part: Component, grouping: StreamGrouping) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-017",
-        f"the output {part.id!r} cannot be read by {grouping}",
-        "Rows go to an output from wherever they are: use .shuffle or .global_.",
-    )
-
-
-def _many_copies(part: Component) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-017",
-        f"the output {part.id!r} has {part.tasks} tasks, each of which would write every tuple",
-        "Leave tasks out, or read it by .shuffle, to write each tuple once.",
-    )
+            draft.report(nested(subscription, column), subscription.site)
 
 
 def _refuse_options(step: StepBuilder, part: Component) -> None:
