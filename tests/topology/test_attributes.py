@@ -113,3 +113,74 @@ def test_refused_when_built_or_when_prepared() -> None:
     with Harness(topology(Says())) as test:
         test.send("numbers", [(1,)])
         assert [row["n"] for row in test.output("out")] == [1]
+
+
+class ClassDict(hr.Bolt):
+    output = "n bigint"
+    counts = {}  # noqa: RUF012
+
+    def process(self, tup: Any, collector: Any) -> None:
+        self.counts[tup.n] = 1
+        collector.emit((len(self.counts),))
+
+
+class ClassSet(hr.Bolt):
+    output = "n bigint"
+    seen: set[int] = set()  # noqa: RUF012
+
+    def process(self, tup: Any, collector: Any) -> None:
+        type(self).seen.add(tup.n)
+        collector.emit((1,))
+
+
+class ClassNumber(hr.Bolt):
+    output = "n bigint"
+    total = 0
+
+    def process(self, tup: Any, collector: Any) -> None:
+        type(self).total += tup.n
+        collector.emit((self.total,))
+
+
+class Constants(hr.Bolt):
+    output = "n bigint"
+    WORDS = {1: "one", 2: "two"}  # noqa: RUF012
+
+    def process(self, tup: Any, collector: Any) -> None:
+        for _ in (*self.WORDS.get(tup.n, ()), *()):
+            pass
+        collector.emit((len(self.WORDS),))
+
+
+def _of(bolt: hr.Bolt) -> hr.Topology:
+    made = hr.Topology("attributes")
+    made.spout("numbers", "log:numbers", schema="n bigint")
+    made.bolt("bolt", bolt, tasks=2).shuffle("numbers")
+    made.bolt("out", "collect:").shuffle("bolt")
+    return made
+
+
+@pytest.mark.parametrize("kind", [ClassDict, ClassSet, ClassNumber])
+def test_what_a_class_holds_may_not_change_either(kind: Any) -> None:
+    with pytest.raises(hr.HeadraceError, match="HR-TOPOLOGY-021"), Harness(_of(kind())) as test:
+        test.send("numbers", [(1,), (2,), (3,)])
+
+
+def test_constants_of_a_class_are_read() -> None:
+    with Harness(_of(Constants())) as test:
+        for _ in range(2):
+            test.send("numbers", [(1,), (2,), (3,)])
+            assert test.output("out") == [{"n": 2}] * 3
+    assert Constants.WORDS == {1: "one", 2: "two"}
+
+
+def test_an_object_in_a_class_must_be_named_transient() -> None:
+    class Holds(hr.Bolt):
+        output = "n bigint"
+        counter = Counter()
+
+        def process(self, tup: Any, collector: Any) -> None:
+            self.counter.add()
+
+    with pytest.raises(hr.PlanError, match="HR-TOPOLOGY-033"):
+        _of(Holds()).check()

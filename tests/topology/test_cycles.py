@@ -179,3 +179,35 @@ def test_tuples_go_round_on_spark(tmp_path: Path) -> None:
     hr.run(job, folder=str(tmp_path / "job"), until="end").wait()
     answers = hr.read_output(tmp_path / "out").to_pylist()
     assert {r["start"]: r["steps"] for r in answers} == {n: steps_of(n) for n in (1, 2, 3, 6)}
+
+
+class Down(hr.Bolt):
+    output = "s bigint"
+    outputs: ClassVar[Any] = {"again": "s bigint, n bigint"}
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if tup.n == 0:
+            collector.emit((tup.s,))
+        else:
+            collector.emit((tup.s, tup.n - 1), "again")
+
+
+def down() -> hr.Topology:
+    made = hr.Topology("down")
+    made.spout("in", hr.rows([{"s": i, "n": i} for i in range(6)]))
+    made.bolt("down", Down()).shuffle("in").shuffle("down", "again")
+    made.bolt("out", "collect:").shuffle("down")
+    return made
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
+def test_a_file_that_is_read_in_part_is_missed(number: int, epochs: int, tmp_path: Path) -> None:
+    driver = Driver(down(), tmp_path, max_batch=3)
+    for _ in range(epochs):
+        driver.epoch()
+    driver.close()
+    files = sorted((tmp_path / "loops").rglob("*.arrow"))
+    files[number].unlink()
+    with pytest.raises(HeadraceError):
+        drive(down(), tmp_path)

@@ -27,7 +27,7 @@ from headrace.api.topology_components import (
 )
 from headrace.clock import millis
 from headrace.errors import PlanError, Site
-from headrace.ops.topology.attributes import unwatched
+from headrace.ops.topology.attributes import of_class, unwatched
 from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt, not_watched
 from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO
 from headrace.ops.topology.multilang import ShellBolt, ShellBoltSpec, unsent_fields
@@ -218,7 +218,7 @@ def bolt_problems(bolt: Bolt, *, timed: bool) -> Iterator[PlanError]:
             "The state of a bolt is that of the task already: use hr.value, hr.list_of, hr.map_of.",
         )
     declared = {*kind._kept, *kind.transient}
-    for name, value in vars(bolt).items():
+    for name, value in {**of_class(kind, Bolt), **vars(bolt)}.items():
         if name not in declared and (part := unwatched(value)) is not None:
             yield not_watched(kind, name, part)
     for method in ("process", "tick"):
@@ -317,6 +317,7 @@ def _stored(fn: Any) -> set[str]:
     for step in dis.get_instructions(code):
         if step.opname == "STORE_ATTR" and before is not None and before == own:
             names.add(str(step.argval))
-        loaded = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
-        before = loaded if step.opname.startswith("LOAD_FAST") else None
+        quick = step.opname.startswith("LOAD_FAST")  # of two at once the last is on top
+        loaded = step.argval[-1] if quick and isinstance(step.argval, tuple) else step.argval
+        before = loaded if quick else None
     return names

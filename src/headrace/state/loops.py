@@ -99,7 +99,7 @@ class LoopFolder:
         """The files between two places, each with the rows of it that lie between them."""
         there = self.files()
         (first, skipped), (last, upto) = _split(start), _split(end)
-        if start < end and (not there or _gap(there, first) or there[-1].epoch < last):
+        if start < end and (not _begins(there, first) or there[-1].epoch < last):
             raise missing(self.path / f"{first:012d}-….arrow")
         for file in there:
             lo = skipped if file.epoch == first else 0
@@ -134,9 +134,10 @@ def _split(place: int) -> tuple[int, int]:
     return place >> ROW_BITS, place & _ROWS
 
 
-def _gap(there: list[LoopFile], first: int) -> bool:
-    """Whether the file that goes on after a place in that of epoch `first` is missing."""
-    return there[0].epoch > first and there[0].before != first
+def _begins(there: list[LoopFile], first: int) -> bool:
+    """Whether the file of epoch `first` is there, which is never forgotten while it is read; or for
+    0, the very first file."""
+    return bool(there) and (any(f.epoch == first for f in there) if first else not there[0].before)
 
 
 def _parsed(match: re.Match[str]) -> LoopFile:

@@ -43,6 +43,21 @@ _PLAIN = (
 )  # fmt: skip
 
 
+def of_class(kind: type, base: type) -> dict[str, Any]:
+    """The attributes of a user's class, and of those it inherits from down to `base`, but for
+    methods and the like: all of its objects share them."""
+    found: dict[str, Any] = {}
+    for part in reversed(kind.__mro__):
+        if part not in base.__mro__:
+            found |= vars(part)
+    return {
+        name: value
+        for name, value in found.items()
+        if not name.startswith("__") and not hasattr(type(value), "__get__")
+        and not hasattr(base, name)
+    }  # fmt: skip
+
+
 def unwatched(value: Any) -> Any:
     """The part of an attribute whose changes would not be seen; None if there is none."""
     if isinstance(value, bytearray) or _is_plain(value):
@@ -87,6 +102,13 @@ def _elements(value: Any) -> Iterable[Any]:
 def copied(value: Any) -> Any:
     """A copy that shows whether it was changed; of a large one its own elements have to do."""
     return copy.deepcopy(value) if len(value) <= _LARGE else copy.copy(value)
+
+
+def restore(value: Any, before: Any) -> None:
+    """Put the elements back that a container had when it was copied."""
+    elements = copy.copy(before)
+    value.clear()
+    value.update(elements) if isinstance(value, dict | set) else value.extend(elements)
 
 
 def changed(before: Any, now: Any) -> bool:

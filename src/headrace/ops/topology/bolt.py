@@ -16,7 +16,14 @@ from headrace.clock import Duration, millis
 from headrace.errors import HeadraceError, PlanError, StepError
 from headrace.ops.process.function import EVENT as BY_EVENT
 from headrace.ops.process.function import Call, KeyedProcess, ProcessMeta
-from headrace.ops.topology.attributes import CONTAINERS, changed, copied, unwatched
+from headrace.ops.topology.attributes import (
+    CONTAINERS,
+    changed,
+    copied,
+    of_class,
+    restore,
+    unwatched,
+)
 from headrace.ops.topology.groupings import TO
 from headrace.ops.topology.waiting import TupleFailedError, Waiting
 from headrace.rows import RowCopier
@@ -194,12 +201,14 @@ def begin_task(bolt: Bolt, ctx: Collector, due: Sequence[tuple[int, int]]) -> No
             f"{type(cause).__name__}: {cause}",
             "It is called before the tuples of each batch: without it none can be processed.",
         ) from cause
-    own = {n: v for n, v in vars(bolt).items() if n not in kind._kept and n not in kind.transient}
-    for name, value in own.items():
+    own = _undeclared(kind, vars(bolt))
+    shared = {n: v for n, v in _undeclared(kind, of_class(kind, Bolt)).items() if n not in own}
+    for name, value in (own | shared).items():
         if (part := unwatched(value)) is not None:
             raise not_watched(kind, name, part)
-    vars(bolt).update({n: copied(v) for n, v in own.items() if isinstance(v, CONTAINERS)})
-    vars(bolt)[_BEFORE] = own
+    held = {n: v for n, v in shared.items() if isinstance(v, CONTAINERS)}
+    vars(bolt).update({n: copied(v) for n, v in (own | held).items() if isinstance(v, CONTAINERS)})
+    vars(bolt)[_BEFORE] = own | held, shared, {n: copied(v) for n, v in held.items()}
     if kind.tick_every is not None:
         arm_ticks(bolt, ctx, due)
 
@@ -218,12 +227,16 @@ def not_watched(kind: type, name: str, part: Any) -> PlanError:
 def end_task(bolt: Bolt, ctx: Collector) -> None:
     """After the calls of a task in an epoch: refuse what would be lost now."""
     kind, now = type(bolt), vars(bolt)
-    before = now.pop(_BEFORE, None)
-    if before is None:
+    if _BEFORE not in now:
         return
-    own = {n: v for n, v in now.items() if n not in kind._kept and n not in kind.transient}
-    for name in (*own, *(n for n in before if n not in own)):
-        if name not in before or name not in own or changed(before[name], own[name]):
+    before, shared, copies = now.pop(_BEFORE)
+    own, of_all = _undeclared(kind, now), of_class(kind, Bolt)
+    replaced = {n for n, v in shared.items() if of_all.get(n) is not v}
+    for name in (*own, *(n for n in before if n not in own), *replaced):
+        gone = name not in before or name not in own
+        if name in replaced or gone or changed(before[name], own[name]):
+            for held, copy in copies.items():
+                restore(shared[held], copy)  # so that the call fails as well when it is repeated
             raise StepError(
                 "HR-TOPOLOGY-021",
                 f"the bolt {ctx.component!r} changed self.{name} of {kind.__name__}, which it does "
@@ -231,7 +244,14 @@ def end_task(bolt: Bolt, ctx: Collector) -> None:
                 f"Declare it in the class, {name} = hr.value(...) or hr.map_of(...); or, if it may "
                 f"be lost, such as a cache, say transient = ({name!r},).",
             )
+    for name in shared.keys() & before.keys():
+        del now[name]  # its own copy of what all objects share
     bolt.cleanup()
+
+
+def _undeclared(kind: type[Bolt], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    known = {*kind._kept, *kind.transient}
+    return {n: v for n, v in attributes.items() if n not in known}
 
 
 def run_tuples(
