@@ -39,6 +39,14 @@ _ELSEWHERE = {
     "collect_list": "collect", "array_agg": "collect", "first_value": "first",
     "last_value": "last", "udf": "map", "apply": "map", "take": "head",
     "display": "show", "preview": "show",
+    "set_bolt": "bolt", "setBolt": "bolt", "add_bolt": "bolt", "set_spout": "spout",
+    "setSpout": "spout", "add_spout": "spout", "shuffleGrouping": "shuffle",
+    "shuffle_grouping": "shuffle", "fieldsGrouping": "fields", "fields_grouping": "fields",
+    "globalGrouping": "global_", "global_grouping": "global_", "allGrouping": "all",
+    "all_grouping": "all", "directGrouping": "direct", "direct_grouping": "direct",
+    "customGrouping": "custom", "custom_grouping": "custom", "partialKeyGrouping": "partial_key",
+    "partial_key_grouping": "partial_key", "localOrShuffleGrouping": "local",
+    "local_or_shuffle_grouping": "local",
 }  # fmt: skip
 
 
@@ -98,6 +106,7 @@ _SAYINGS = {  # what has no counterpart of one name, or is done otherwise
         'Use hr.percentile("v", 0.95), which is exact, or hr.approx_quantile("v", 0.95), in agg.'
     ),
     "start execute awaitTermination run_job": "Use hr.run(job).",
+    "TopologyBuilder": 'Begin with topology = hr.Topology("name"), then topology.spout(...).',
     "sql": 'SQL text is for expressions: where("x > 1"), select(...), agg("sum(v) as s").',
     "F": 'All functions are names of headrace itself: hr.upper("x").',
     "DataFrame SparkSession StreamExecutionEnvironment Dataflow Application": (

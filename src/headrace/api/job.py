@@ -142,7 +142,11 @@ class Job:
             if method == "run":
                 raise UnknownNameError("HR-PLAN-060", "a job has no 'run'", "Use hr.run(job).",
                                        site=call_site())  # fmt: skip
-            raise no_such_name("a job", method, dir(Job))
+            if type(self) is Job and method in ("spout", "bolt"):
+                hint = 'Begin with hr.Topology("name"), which is a job of spouts and bolts.'
+                raise UnknownNameError("HR-PLAN-060", f"a job has no {method!r}", hint,
+                                       site=call_site())  # fmt: skip
+            raise no_such_name("a job", method, dir(type(self)))
 
     def _schema(
         self,

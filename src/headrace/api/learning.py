@@ -95,6 +95,9 @@ def _learn(
     schema, types = UNKNOWN, tuple[tuple[str, str], ...]()
     what = Learn(target, features, types, probabilities, timed, "", (("model", "none"),))
     read = (target, *features)
+    if not isinstance(target, str) or target in features:
+        step.report(_bad_target(target))
+        return step.stateful(what, (keys,), schema, unbounded=unbounded or not keys)
     step.require_columns(read)
     step.unique(read)
     with step.draft.attempt(step.site):
@@ -119,6 +122,15 @@ def _learn(
     return step.stateful(what, (keys,), schema, unbounded=unbounded or not keys)
 
 
+def _bad_target(target: object) -> PlanError:
+    return PlanError(
+        "HR-LEARN-012",
+        f"learn has the target {target!r}, which is no column, or a feature as well",
+        'Name the column to predict, and others to predict it from: learn(model, target="y", '
+        'features=["a", "b"]).',
+    )
+
+
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
@@ -129,7 +141,9 @@ def _check_number(schema: pa.Schema, name: str, what: str) -> None:
         raise PlanError(
             "HR-LEARN-010",
             f"{what} {name!r}, which is {ddl_type(kind)}",
-            "Make a number or a boolean of it: with_columns(is_red=\"color = 'red'\").",
+            f'Make a double of it: with_columns({name}="cast({name} as double)").'
+            if pa.types.is_decimal(kind)
+            else "Make a number or a boolean of it: with_columns(is_red=\"color = 'red'\").",
         )
 
 

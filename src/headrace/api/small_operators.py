@@ -18,6 +18,7 @@ from headrace.api.handles import (
     StreamT,
     TableT,
     TimedT,
+    flat,
     names_of,
     not_in_order,
 )
@@ -65,7 +66,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         ever emitted, and all that was seen is stored: pass unbounded=True. Rows before the
         watermark are `.late`.
         """
-        step = self._step(name, was)
+        step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         what = Deduplicate(None if within is None else step.span(within, "deduplicate(within=)"))
@@ -87,7 +88,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         `explain` says; if more come it grows, and the error holds. Periods are as long as `per`,
         or those of `hr.calendar("month")`. Rows of a period that is over are `.late`.
         """
-        step = self._step(name, was)
+        step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         length = per if isinstance(per, Calendar) else step.span(per, "first_seen(per=)")
@@ -108,7 +109,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
 
         Without columns, all that are not part of the key count.
         """
-        step = self._step(name, was)
+        step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
         compared = columns or [n for n in step.schema.names if n not in self._keys]
         for column in compared:

@@ -55,6 +55,8 @@ class Streamlets(Results[StreamT, TimedT, JoinT, TableT]):
         """
         with self._draft.attempt(call_site()):
             check_takes(fn, 2, "reduce_by_key_and_window")
+            if isinstance(value, list | tuple):
+                raise _one_value(value)
 
         def reduce_values(one: Any, other: Any) -> Any:
             return one._replace(value=fn(one.value, other.value))
@@ -84,6 +86,15 @@ class Streamlets(Results[StreamT, TimedT, JoinT, TableT]):
         """The same as `write`."""
         rows: Any = self
         rows.write(uri, name=name, **options)
+
+
+def _one_value(value: object) -> PlanError:
+    return PlanError(
+        "HR-PLAN-062",
+        f"reduce_by_key_and_window has the values {value!r}",
+        'It reduces one value: "v", or an expression; for several use '
+        "key_by(...).window(...).agg(...), or a struct.",
+    )
 
 
 def _bad_tasks(tasks: object) -> PlanError:

@@ -8,7 +8,7 @@ they become steps only when the program is needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.api.handles import Handle, other_job
 from headrace.api.job import Job
@@ -21,6 +21,7 @@ from headrace.api.topology_components import (
     no_bolt,
     no_fields,
     no_inputs,
+    no_names,
     no_stream,
     splits_decide,
     stream_options,
@@ -39,7 +40,7 @@ from headrace.api.topology_parts import (
 )
 from headrace.clock import Duration
 from headrace.errors import Site, building_at, call_site
-from headrace.hints import named_arguments
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.topology.bolt import DEFAULT, Bolt
 from headrace.ops.topology.groupings import (
@@ -104,8 +105,16 @@ class BoltInputs:
             check_takes(fn, 2, "custom")
         return self._add(component, stream, StreamGrouping(CUSTOM, function=fn))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            raise no_such_name("a bolt's inputs", method, dir(BoltInputs))
+
     def _add(self, component: str, stream: str, grouping: StreamGrouping) -> BoltInputs:
         site, draft, own = call_site(), self._topology.plain, self._component
+        if not isinstance(component, str) or not isinstance(stream, str):
+            draft.report(no_names(component, stream), site)
+            return self
         added = Subscription(component, stream, grouping, site)
         if own.done:
             draft.report(too_late(own.id), site)

@@ -48,6 +48,14 @@ class Component:
 # What is refused.
 
 
+def no_names(component: object, stream: object) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-005",
+        f"a bolt reads {component!r}, stream {stream!r}",
+        'Name one component and one stream: .shuffle("words"), .shuffle("split", "errors").',
+    )
+
+
 def declared_twice(id: str) -> PlanError:
     return PlanError(
         "HR-TOPOLOGY-001",

@@ -195,7 +195,9 @@ def _refuse_options(step: StepBuilder, part: Component) -> None:
             PlanError(
                 "HR-TOPOLOGY-004",
                 f"the bolt {part.id!r} has no option {option!r}",
-                "A bolt has max_replays, backoff and timeout, and is set up in its class; "
+                "Say how many tasks it has with tasks=."
+                if option in ("parallelism", "parallelism_hint", "num_tasks", "task", "executors")
+                else "A bolt has max_replays, backoff and timeout, and is set up in its class; "
                 "outputs have the options of write.",
             )
         )

@@ -176,7 +176,9 @@ def _parsed(state: StepState, texts: list[str]) -> dict[str, Any]:
             raise RunError(
                 "HR-CLI-020",
                 f"{text!r} is not COLUMN=VALUE of a key",
-                f"The key of {state.name!r} is: {', '.join(schema.names)}.",
+                f"The key of {state.name!r} is: {', '.join(schema.names)}."
+                if schema.names
+                else f"{state.name!r} has no key: leave --key out, or ask with headrace state sql.",
             )
         try:
             values[name] = pa.scalar(value).cast(schema.field(name).type).as_py()

@@ -60,10 +60,13 @@ class StepState:
     @property
     def key(self) -> pa.Schema:
         """The columns that a row is found by."""
+        shown = self.to_arrow().schema
         if self.part:
-            names, schema = self.node.operator().side_views()[self.part], self.to_arrow().schema
+            names, schema = self.node.operator().side_views()[self.part], shown
         else:
             names, schema = self.node.keys[0], self.node.inputs[0].schema
+            if not set(names) <= set(shown.names):  # it shows something of all keys together
+                names = ()
         return pa.schema([schema.field(name) for name in names])
 
     @property
@@ -198,7 +201,7 @@ class StepState:
         return {name: by_column[name] for name in names}
 
     def _described(self) -> str:
-        return ", ".join(self.key.names) or "empty: it is not keyed"
+        return ", ".join(self.key.names) or "empty: it shows no rows of single keys"
 
 
 def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
@@ -254,8 +257,13 @@ def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         raise StateError(
             "HR-STATE-034",
             f"the query cannot be answered: {str(error).splitlines()[0]}",
-            f"The tables are: {', '.join(tables)}.",
+            f"The tables are: {', '.join(map(_quoted, tables))}.",
         ) from error
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return name if name.isidentifier() else f'"{name}"'
 
 
 def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:

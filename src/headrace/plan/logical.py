@@ -102,7 +102,8 @@ def detail_of(node: Node) -> str:
 
 @detail_of.register
 def _(node: Read) -> str:
-    uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
+    made = getattr(node.uri, "title", type(node.uri).__name__)
+    uri = node.uri if isinstance(node.uri, str) else made
     parts = [bare_sql(f"time {node.time}")] if node.time is not None else []
     parts += [bare_sql(str(node.watermark))] if isinstance(node.time, str | ComputedTime) else []
     for name in ("idle", "max_skew", "align"):

@@ -42,7 +42,7 @@ class _Box:
 def svg_of(data: Mapping[str, Any]) -> str:
     """The picture of an explanation's plain values."""
     boxes, back = _boxes(data)
-    lanes, below = _place(boxes, {name for pair in back for name in pair})
+    lanes, below = _place(boxes, {name for *ends, _ in back for name in ends})
     legend, wide = _legend(data, below + (40 if back else 0) + _MARGIN)
     width = max([wide, *(b.x + b.width for b in boxes.values())]) + _MARGIN
     parts = [
@@ -51,7 +51,7 @@ def svg_of(data: Mapping[str, Any]) -> str:
             for b in boxes.values()
             for f, how in b.inputs
         ),
-        *(_arrow_back(boxes[a], boxes[b], below) for a, b in back),
+        *(_arrow_back(boxes[a], boxes[b], how, below) for a, b, how in back),
         *(_drawn(b) for b in boxes.values()),
         legend,
     ]
@@ -67,8 +67,8 @@ def svg_of(data: Mapping[str, Any]) -> str:
     )
 
 
-def _boxes(data: Mapping[str, Any]) -> tuple[dict[str, _Box], list[tuple[str, str]]]:
-    """The steps by name, and which send rows back to which."""
+def _boxes(data: Mapping[str, Any]) -> tuple[dict[str, _Box], list[tuple[str, str, str]]]:
+    """The steps by name, and which send rows back to which, and how these are dealt out."""
     steps = {s["name"]: s for s in data["logical"]}
     levels = {
         name: level["level"]
@@ -79,14 +79,14 @@ def _boxes(data: Mapping[str, Any]) -> tuple[dict[str, _Box], list[tuple[str, st
     sent = {(s["to"], s["from"]): s for level in data["physical"] for s in level["sends"]}
     loops = {s["detail"].removeprefix(_LOOP): s for s in steps.values() if _is_loop(s)}
     boxes: dict[str, _Box] = {}
-    back: list[tuple[str, str]] = []
+    back: list[tuple[str, str, str]] = []
     for name, step in steps.items():
         if _is_loop(step) or name in loops:
             continue
         reads = [i for i in step["inputs"] if i not in loops]
         inputs = [(_step(i, steps), _dealt(sent.get((name, i)))) for i in reads]
-        returning = [loops[i]["inputs"][0] for i in step["inputs"] if i in loops]
-        back += [(_step(label, steps), name) for label in returning]
+        returning = [(i, loops[i]["inputs"][0]) for i in step["inputs"] if i in loops]
+        back += [(_step(o, steps), name, _dealt(sent.get((name, i)))) for i, o in returning]
         tasks = max((s.get("tasks") or 0 for (to, _), s in sent.items() if to == name), default=0)
         lines = [_short(name), _short(step["kind"]), _short(_detail(step))]
         box = _Box(name, [line for line in lines if line], tasks, levels.get(name, 0), inputs)
@@ -191,13 +191,15 @@ def _arrow(before: _Box, after: _Box, how: str, lanes: _Lanes) -> str:
     return path + (label if how else "")
 
 
-def _arrow_back(sender: _Box, reader: _Box, below: float) -> str:
+def _arrow_back(sender: _Box, reader: _Box, how: str, below: float) -> str:
     x1, y1 = sender.x + sender.width / 2, sender.y + sender.height
     x2, y2 = reader.x + reader.width / 3, reader.y + reader.height
     y = below + 30
     return (
         f'<path d="M{x1:.1f},{y1:.1f} C{x1:.1f},{y:.1f} {x2:.1f},{y:.1f} {x2:.1f},{y2:.1f}" '
         'fill="none" stroke="#555" stroke-dasharray="5 3" marker-end="url(#tip)"/>'
+        f'<text x="{x2 + 10:.1f}" y="{y2 + 14:.1f}" fill="#333" font-style="italic">'
+        f"{escape(_short(how))}</text>"
     )
 
 

@@ -29,6 +29,11 @@ class LoopSource(Source):
     def __init__(self, name: str, schema: pa.Schema, folder: Path | None = None) -> None:
         self._name, self.schema, self._folder = name, schema, folder
 
+    @property
+    def title(self) -> str:
+        """What it is, for `explain`."""
+        return "what comes back"
+
     def for_job(self, home: Path | None) -> LoopSource:
         """The same source in the folder of a job, in which `home` is the input's."""
         return LoopSource(self._name, self.schema, None if home is None else home.parent.parent)

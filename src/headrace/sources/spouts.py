@@ -133,6 +133,11 @@ class SpoutSource(Source):
             "emits when it is opened again is taken as new"
         )
 
+    @property
+    def title(self) -> str:
+        """What it is, for `explain`."""
+        return f"{type(self._spout).__name__}, {self._tasks} task{'s' if self._tasks > 1 else ''}"
+
     def identity(self) -> dict[str, str]:
         tasks = f"{self._tasks} task{'s' if self._tasks > 1 else ''}"
         return {"kind": "spout", "place": "", "thing": f"{tasks}, {ddl_of(self.schema)}"}

@@ -127,6 +127,9 @@ def _check_seeds(settings: Settings) -> None:
 
 def _described(model: Any) -> tuple[str, Settings]:
     """The kind of a model, of a pipeline those of its steps, and its parameters."""
+    if isinstance(model, type):
+        fact, hint = f"{model.__name__} is a class, and no model", f"Write {model.__name__}()."
+        raise PlanError("HR-LEARN-006", fact, hint)
     stored = by_class().get(type(model))
     if stored is None or stored.kind not in (*CLASSIFIERS, *REGRESSORS, "pipeline"):
         raise _unknown(_name(model))

@@ -132,7 +132,7 @@ def command_of(command: Any, env: Any, cwd: Any, timeout: Duration, max_restarts
     if not all(isinstance(text, str) for pair in variables for text in pair):
         raise PlanError(
             "HR-TOPOLOGY-040",
-            f"env of {arguments[0]!r} has {env!r}",
+            f"env of {arguments[0]!r} has a name or a value that is no text: {_wrong(variables)!r}",
             'Names and values are texts: env={"LEVEL": "3"}.',
         )
     length = millis(timeout)
@@ -144,6 +144,11 @@ def command_of(command: Any, env: Any, cwd: Any, timeout: Duration, max_restarts
         )
     place = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())
     return Command(arguments, place, variables, length, max_restarts)
+
+
+def _wrong(variables: Sequence[tuple[Any, Any]]) -> Any:
+    """The name of the first that is no text; never its value, which may be a secret."""
+    return next(n for n, v in variables if not isinstance(n, str) or not isinstance(v, str))
 
 
 def unsent_fields(

@@ -106,9 +106,10 @@ class TupleBatch:
             values = [*values, task] if type(values) is list else values
         elif task:
             raise self._wrong(f"emitted to the task {shown(task)}, and {stream!r} is not direct")
-        elif message.get("need_task_ids", True):
+        elif message.get("need_task_ids") in (True, None):
             self._talk.answer(_NO_TASK_IDS)
         ids = message.get("anchors")
+        ids = [ids] if type(ids) is str else ids  # as in Storm
         if type(ids) is not list and ids is not None:
             raise self._wrong(f"emitted with the anchors {shown(ids)}, which are no list")
         anchors = [self._place(id, "emitted, anchored to") for id in ids or ()]

@@ -230,8 +230,8 @@ def _reader(kind: pa.DataType) -> Convert:
         inner = _field_reader(kind.value_field)
         return lambda value: [inner(one) for one in _exactly(value, list)]
     if pt.is_floating(kind):
-        most = float(np.finfo(np.float32 if pt.is_float32(kind) else np.float64).max)
-        return lambda value: _float_in(value, most)
+        narrow = np.float32 if pt.is_float32(kind) else np.float64
+        return lambda value: _float_in(value, narrow)
     if pt.is_integer(kind):
         bounds = np.iinfo(kind.to_pandas_dtype())
         return lambda value: _integer_in(value, bounds)
@@ -307,13 +307,14 @@ def _integer_in(value: Any, bounds: Any) -> int:
     return value
 
 
-def _float_in(value: Any, most: float) -> float:
+def _float_in(value: Any, narrow: Any) -> float:
     if type(value) is str:
         return _ODD[value]
     if type(value) not in (int, float):
         raise TypeError
-    number = float(value)
-    if number != value or not -most <= number <= most:
+    with np.errstate(over="ignore"):
+        number = float(narrow(value))
+    if math.isinf(number) or (type(value) is int and number != value):
         raise ValueError
     return number
 
