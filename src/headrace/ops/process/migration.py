@@ -46,10 +46,10 @@ def fits(
     elif pa.types.is_map(old) and pa.types.is_map(new):
         yield from fits(old.key_type, new.key_type, path, None, {})
         yield from fits(old.item_type, new.item_type, path, element_of(kind), was)
-    elif _widens(old, new):
+    elif widens(old, new):
         yield MigratedPart(path, WIDENED, f"from {ddl_type(old)} to {ddl_type(new)}")
     else:
-        lost = ", which may not hold what is there" if _widens(new, old) else ""
+        lost = ", which may not hold what is there" if widens(new, old) else ""
         yield MigratedPart(path, REFUSED, f"was {ddl_type(old)} and is {ddl_type(new)}{lost}")
 
 
@@ -84,7 +84,7 @@ def _added(
     )
 
 
-def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+def widens(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether every value of the one is exactly one of the other."""
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         whole = new.precision - new.scale >= old.precision - old.scale

@@ -220,8 +220,8 @@ class BoltOperator(ProcessOperator):
             origins = RowOrigins([place] * rows.num_rows, [])
             self._emit(stream, block.rows.placed(rows, origins, step, self._timed), step)
         for one in self._earlier(((key, id) for key, id in call.acked_before), step):
-            for stream, rows in one.held:
-                self._emit(stream, one.placed(rows, self._timed), step)
+            for stream, rows in self._waiting.emitted(one, self._emitted, step):
+                self._emit(stream, rows, step)
         reasons = {(key, id): reason for key, id, reason in call.failed_before}
         for one in self._earlier(reasons, step):
             error = TupleFailedError(reasons[one.task, one.id])

@@ -8,15 +8,17 @@ what is due by the clock, and the oldest event time, which holds later steps bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME, visible
+from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME, plain_column, plain_type, visible
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.contract import EpochStep, Fault
+from headrace.ops.process.migration import widens
+from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE, TIMES = "waiting", "waiting_due", "waiting_times"  # at rest, as all below
@@ -226,13 +228,41 @@ class WaitingTuples:
         one.why, one.due = UNACKED, step.clock + self._how.timeout
         return one
 
+    def emitted(
+        self, one: Waiting, schemas: Mapping[str, pa.Schema], step: EpochStep
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """What was waiting for the ack of a tuple, by stream, as the streams are now; if it cannot
+        be emitted now, the tuple is a dead letter."""
+        found, why = [], self._untimed(one) if one.held else ""
+        for stream, rows in one.held:
+            now = _as_now(rows, schemas[stream]) if stream in schemas else None
+            if now is None:
+                why = why or f"the fields of the stream {stream!r} have changed"
+            else:
+                found.append((stream, one.placed(now, self._timed)))
+        if why:
+            _dead(one, f"its tuples waited for its ack, and {why}", step)
+            return
+        yield from found
+
     def _fits(self, one: Waiting, step: EpochStep) -> bool:
-        """Whether the bolt still reads the input; if not, the tuple is a dead letter."""
+        """Whether the bolt still reads the input so; if not, the tuple is a dead letter."""
         if one.input in self._names:
-            return True
-        text = f"it waited to be processed again, and the bolt no longer reads {one.input!r}"
-        step.faults.append(Fault(one.row, TupleFailedError(text)))
-        return False
+            why = self._untimed(one)
+        else:
+            why = f"the bolt no longer reads {one.input!r}"
+        if why:
+            _dead(one, f"it waited to be processed again, and {why}", step)
+        return not why
+
+    def _untimed(self, one: Waiting) -> str:
+        """Why a tuple cannot go where rows have event time: it came when its input had none."""
+        missing = self._timed and TIME not in one.row.column_names
+        return "it has no event time, which its input has now" if missing else ""
+
+
+def _dead(one: Waiting, why: str, step: EpochStep) -> None:
+    step.faults.append(Fault(one.row, TupleFailedError(why)))
 
 
 def _first(table: KeyedTable) -> int | None:
@@ -268,10 +298,10 @@ class Replays:
         added: list[list[pa.Table]] = [[] for _ in inputs]
         for one in tuples:
             port = names.index(one.input)
-            row = _as_read_now(one.row, schemas[port])
+            row = _as_now(one.row, schemas[port])
             if row is None:
                 text = "it waited to be processed again, and the fields of its input have changed"
-                step.faults.append(Fault(one.row, TupleFailedError(text)))
+                _dead(one, text, step)
                 continue
             self._of[port].append(one)
             added[port].append(row)
@@ -293,20 +323,29 @@ class Replays:
         }
 
 
-def _as_read_now(row: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """A row as its input has its columns now; None if it cannot be."""
-    shown = visible(row)
+def _as_now(rows: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """Rows with their columns as they are declared now; None where a column is new, or has a type
+    that does not hold every value of the one it had."""
+    shown = visible(rows)
     wanted = [f for f in schema if not f.name.startswith("__")]
     if shown.column_names == [f.name for f in wanted] and all(
         shown.schema.field(f.name).type == f.type for f in wanted
     ):
-        return row
-    try:
-        columns = {f.name: shown[f.name].cast(f.type) for f in wanted}
-    except (KeyError, pa.ArrowException):
+        return rows
+    if not all(f.name in shown.column_names and _holds(f, shown.schema) for f in wanted):
         return None
-    hidden = {n: row[n] for n in row.column_names if n.startswith("__")}
+    try:
+        columns = {f.name: plain_column(shown[f.name]).cast(f.type) for f in wanted}
+    except pa.ArrowException:
+        return None
+    hidden = {n: rows[n] for n in rows.column_names if n.startswith("__")}
     return pa.table({**columns, **hidden})
+
+
+def _holds(field: pa.Field, stored: pa.Schema) -> bool:
+    """Whether a column has the stored type, or a wider one of the same values."""
+    old, new = plain_type(stored.field(field.name).type), plain_type(field.type)
+    return ddl_type(old) == ddl_type(new) or widens(old, new)
 
 
 def _bytes(rows: pa.Table) -> bytes:

@@ -1,0 +1,138 @@
+"""Tuples that wait in a bolt when the program is changed: processed as they came, or dead letters
+that say why; never lost, and never with another value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.testing import Harness
+
+TIMED = {"time": "at", "in_order": True}
+
+
+class FailsOnce(hr.Bolt):
+    output = "v string"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if collector.attempt == 0 and str(tup.v).startswith("5"):
+            collector.fail(tup)
+        collector.emit((repr(tup.v),))
+
+
+class NextAcks(hr.Bolt):
+    """A tuple is acked by the next one."""
+
+    output: Any = "v string"
+    acks = True
+    before = hr.map_of(int, str)
+    made: Any = staticmethod(repr)
+
+    def process(self, tup: Any, collector: Any) -> None:
+        collector.emit((self.made(tup.v),), anchors=tup)
+        if 0 in self.before and self.before[0] != collector.id:
+            collector.ack(self.before[0])
+        self.before[0] = collector.id
+
+
+class Numbers(NextAcks):
+    output = "v bigint"
+    made = staticmethod(int)
+
+
+def program(bolt: hr.Bolt, kind: str = "bigint", *, window: bool = False, **time: Any) -> Any:
+    field = "w" if "w " in bolt.output else "v"
+    topology = hr.Topology("changes", backoff="1m", timeout="1h", max_replays=1)
+    read = topology.read("log:in", schema="at bigint, v bigint", name="in", **time)
+    value = "timestamp_millis(v)" if kind == "timestamp" else f"cast(v as {kind})"
+    topology.spout("values", read.select(at="at", v=value))
+    topology.bolt("bolt", bolt).shuffle("values")
+    out = topology.stream("bolt").select(v=f"cast({field} as string)")
+    out.write("collect:", name="out")
+    if window:
+        counts = topology.stream("bolt").key_by("v").window(hr.tumbling("10s"))
+        counts.agg(n=hr.count()).write("collect:", name="counts")
+    return topology
+
+
+def errors(test: Harness) -> list[str]:
+    return [row["error"].removeprefix("TupleFailedError: ") for row in test.dead()]
+
+
+@pytest.mark.parametrize(
+    ("bolt", "waited"),
+    [(FailsOnce, "it waited to be processed again"), (NextAcks, "its tuples waited for its ack")],
+)
+def test_a_tuple_without_event_time_where_there_is_some_now(
+    bolt: Any, waited: str, tmp_path: Path
+) -> None:
+    with Harness(program(bolt()), folder=tmp_path) as test:
+        test.send("in", [(1_000, 5)])
+        test.restart(program(bolt(), window=True, **TIMED))
+        test.send("in", [(1_500, 6), (2_000, 7)])
+        test.advance("2m")
+        assert errors(test) == [f"{waited}, and it has no event time, which its input has now"]
+        test.end()
+        counted = {row["v"]: row["n"] for row in test.table("counts").to_pylist()}
+        out = [row["v"] for row in test.table("out").to_pylist()]
+        assert counted == dict.fromkeys(out, 1) and "6" in out and "5" not in out
+
+
+@pytest.mark.parametrize("bolt", [FailsOnce, NextAcks])
+def test_a_tuple_with_event_time_where_there_is_none_now(bolt: Any, tmp_path: Path) -> None:
+    with Harness(program(bolt(), **TIMED), folder=tmp_path) as test:
+        test.send("in", [(1_000, 5)])
+        test.restart(program(bolt()))
+        test.send("in", [(1_500, 6)])
+        test.send("in", [(1_600, 7)])
+        test.advance("2m")
+        out = sorted(row["v"] for row in test.table("out").to_pylist())
+        assert out[:2] == ["5", "6"] and errors(test) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        ("bigint", "timestamp", None),
+        ("bigint", "string", None),
+        ("bigint", "double", None),
+        ("bigint", "int", None),
+        ("double", "bigint", None),
+        ("string", "bigint", None),
+        ("bigint", "bigint", "5"),
+        ("int", "bigint", "5"),
+        ("smallint", "int", "5"),
+        ("int", "double", "5.0"),
+        ("decimal(5,1)", "decimal(7,2)", "Decimal('5.00')"),
+        ("decimal(7,2)", "decimal(7,1)", None),
+    ],
+)
+def test_a_field_of_another_type(
+    before: str, after: str, value: str | None, tmp_path: Path
+) -> None:
+    with Harness(program(FailsOnce(), before), folder=tmp_path) as test:
+        test.send("in", [(1_000, 5)])
+        test.restart(program(FailsOnce(), after))
+        test.advance("2m")
+        assert [row["v"] for row in test.output("out")] == ([] if value is None else [value])
+        changed = "it waited to be processed again, and the fields of its input have changed"
+        assert errors(test) == ([changed] if value is None else [])
+
+
+@pytest.mark.parametrize(
+    "changed", [{"output": "v string", "made": staticmethod(str)}, {"output": "w bigint"}, {}]
+)
+def test_what_waits_for_an_ack_where_the_bolt_emits_other_fields(
+    changed: Any, tmp_path: Path
+) -> None:
+    kind: Any = type("Changed", (Numbers,), changed)
+    with Harness(program(Numbers()), folder=tmp_path) as test:
+        test.send("in", [(1_000, 5)])
+        test.restart(program(kind()))
+        test.send("in", [(2_000, 6)])
+        why = "its tuples waited for its ack, and the fields of the stream 'default' have changed"
+        assert errors(test) == ([why] if changed else [])
+        assert [row["v"] for row in test.output("out")] == ([] if changed else ["5"])
