@@ -270,3 +270,13 @@ _WORDS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Hashes]]]
     (lambda t: pt.is_string_view(t) or pt.is_binary_view(t), _views),
     (pt.is_fixed_size_binary, _fixed),
 ]
+
+
+def hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether equal values of two types have equal hashes."""
+    one, other = (t.value_type if pt.is_dictionary(t) else t for t in (one, other))
+    if one == other or pt.is_null(one) or pt.is_null(other):
+        return True
+    if pt.is_decimal(one) and pt.is_decimal(other):
+        return bool(one.scale == other.scale)
+    return any(fits(one) and fits(other) for fits, _ in _WORDS)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.hashing import hash_alike, hash_keys
 from headrace.testing import Harness, drive
 from tests.topology.bolts import Exclaim, Seen, Split
 
@@ -275,3 +278,64 @@ def test_what_process_returns_is_not_lost(tmp_path: Path) -> None:
         test.send("numbers", [(1,)])
         (dead,) = test.dead()
         assert "emit it with collector.emit" in dead["error"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("int", "double", False),
+        ("decimal(10,2)", "decimal(10,3)", False),
+        ("bigint", "decimal(10,0)", False),
+        ("bigint", "string", False),
+        ("date", "timestamp", False),
+        ("int", "bigint", True),
+        ("float", "double", True),
+        ("decimal(10,2)", "decimal(12,2)", True),
+    ],
+)
+@pytest.mark.parametrize("grouping", ["fields", "partial_key"])
+def test_keys_of_two_inputs_that_would_not_meet(
+    one: str, other: str, meet: bool, grouping: str
+) -> None:
+    def refused(tasks: int, first: str = "") -> str:
+        made = hr.Topology("t")
+        made.spout("a", "log:a", schema=f"k {one}")
+        made.spout("b", "log:b", schema=f"x {first or other}, k {other}")
+        bolt = made.bolt("bolt", Exclaim(), tasks=tasks)
+        getattr(getattr(bolt, grouping)("a", "k"), grouping)("b", *(["x"] if first else []), "k")
+        made.bolt("out", "collect:").shuffle("bolt")
+        return problems(made)
+
+    assert refused(1) == refused(2, "int") == ""  # all in one task; never one key
+    text = refused(2)
+    assert meet == (text == "")
+    if text:
+        assert "HR-TOPOLOGY-050 'bolt' reads 'a' by 'k'" in text and "test_refusals.py" in text
+
+
+def problems(made: hr.Topology) -> str:
+    try:
+        made.check()
+    except hr.PlanError as error:
+        return str(error)
+    return ""
+
+
+def test_keys_of_two_inputs_of_windows_that_would_not_meet() -> None:
+    made = hr.Topology("t")
+    for name, kind in (("a", "decimal(10,2)"), ("b", "decimal(10,3)")):
+        made.spout(name, f"log:{name}", schema=f"at bigint, k {kind}", time="at", in_order=True)
+    window = {"window": hr.tumbling("1s"), "schema": "k string"}
+    bolt = made.bolt("counts", lambda k, w, rows: [], tasks=2, **window)
+    bolt.fields("a", "k").fields("b", "k")
+    made.bolt("out", "collect:").shuffle("counts")
+    assert "HR-TOPOLOGY-050" in problems(made)
+
+
+def test_types_that_hash_alike() -> None:
+    kinds = [pa.int8(), pa.int64(), pa.uint32(), pa.float32(), pa.float64(), pa.bool_(),
+             pa.decimal128(19, 0), pa.decimal128(25, 0), pa.decimal128(25, 1)]  # fmt: skip
+    for one, other in product(kinds, kinds):
+        values = [pa.array([0, 1], pa.int64()).cast(kind) for kind in (one, other)]
+        same = (hash_keys([values[0]]) == hash_keys([values[1]])).all()
+        assert same or not hash_alike(one, other), (one, other)

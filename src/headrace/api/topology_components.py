@@ -175,6 +175,18 @@ def nested(subscription: Subscription, column: pa.Field) -> PlanError:
     )
 
 
+def other_types(
+    part: Component, one: Subscription, kind: pa.Field, other: Subscription, theirs: pa.Field
+) -> PlanError:
+    return PlanError(
+        "HR-TOPOLOGY-050",
+        f"{part.id!r} reads {one.label!r} by {kind.name!r}, which is {ddl_type(kind.type)}, and "
+        f"{other.label!r} by {theirs.name!r}, which is {ddl_type(theirs.type)}: equal values would "
+        "go to different tasks",
+        "Tuples of two inputs meet only when the types of their fields are equal: cast one before.",
+    )
+
+
 def not_by_fields(part: Component, subscription: Subscription) -> PlanError:
     return PlanError(
         "HR-TOPOLOGY-016",

@@ -22,11 +22,13 @@ from headrace.api.topology_components import (
     no_such_stream,
     not_by_fields,
     number_taken,
+    other_types,
     output_grouping,
     window_direct,
 )
 from headrace.clock import millis
 from headrace.errors import PlanError, Site
+from headrace.hashing import hash_alike
 from headrace.ops.topology.attributes import of_class, unwatched
 from headrace.ops.topology.bolt import CLOCK, DEFAULT, EVENT, Bolt, not_watched
 from headrace.ops.topology.groupings import ALL, CUSTOM, DIRECT, FIELDS, TO
@@ -54,6 +56,7 @@ def add_bolt(draft: Draft, part: Component, inputs: Inputs, defaults: Mapping[st
     step.report(*bolt_problems(bolt, timed=timed))
     for subscription, stream in inputs:
         _check_fields(draft, subscription, stream)
+    _check_types(draft, part, inputs)
     declared = type(bolt).output
     schema = NOTHING if declared is None else step.attempt(lambda: output_schema(declared))
     schema = sent_schema(bolt, DEFAULT, schema) if len(schema) else schema
@@ -110,6 +113,7 @@ def add_process(draft: Draft, part: Component, inputs: Inputs) -> Stream:
 def add_window(draft: Draft, part: Component, inputs: Inputs) -> Stream:
     """Windows of each task: the key of the window function is the number of the task."""
     dealt = []
+    _check_types(draft, part, inputs)
     for subscription, stream in inputs:
         _check_fields(draft, subscription, stream)
         if NUMBER in stream.schema.names:
@@ -186,6 +190,21 @@ def _check_fields(draft: Draft, subscription: Subscription, stream: Stream) -> N
     for column in stream.schema:
         if column.name in names and pa.types.is_nested(column.type):
             draft.report(nested(subscription, column), subscription.site)
+
+
+def _check_types(draft: Draft, part: Component, inputs: Inputs) -> None:
+    """Inputs that are grouped by as many fields: equal values must go to the same task."""
+    first: dict[int, tuple[Subscription, list[pa.Field]]] = {}
+    for subscription, stream in inputs:
+        names = subscription.grouping.fields
+        if part.tasks == 1 or not set(names) <= set(stream.schema.names):
+            continue
+        fields = [stream.schema.field(name) for name in names]
+        known, theirs = first.setdefault(len(names), (subscription, fields))
+        for before, now in zip(theirs, fields, strict=True):
+            if not hash_alike(before.type, now.type):
+                problem = other_types(part, known, before, subscription, now)
+                draft.report(problem, subscription.site)
 
 
 def _refuse_options(step: StepBuilder, part: Component) -> None:
