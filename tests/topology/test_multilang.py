@@ -168,6 +168,21 @@ fail() if fails else ack()
         assert (found, test.dead()) == ([0, 2, 1, 3], [])
 
 
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 5), (4, 1)])
+def test_tuples_that_wait_go_to_some_task_of_another_number(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    code = f"emit(*values); fail() if once({str(tmp_path)!r} + f'/{{values[0]}}') else ack()"
+    folder = tmp_path / "job"
+    with Harness(numbers(python(code), before, backoff="1m"), folder=folder) as test:
+        test.send("numbers", [(v,) for v in range(8)])
+        assert test.output("out") == []
+        test.restart(numbers(python(code), after, backoff="1m"))
+        test.advance("1m")
+        assert sorted(row["v"] for row in test.output("out")) == list(range(8))
+        assert test.dead() == []
+
+
 def test_tuples_may_be_acked_together_and_anchored_to_several() -> None:
     code = """
 waiting = globals().setdefault("waiting", []) + [id]

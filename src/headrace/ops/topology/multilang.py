@@ -281,7 +281,8 @@ class ShellBoltOperator(BoltOperator):
     def _answers(self, block: RowsByKey, inputs: Sequence[pa.Table | None]) -> _Answers:
         """What came of the tuples of all tasks of a block, or the error that stops the job."""
         texts, answers = self._texts(block, inputs), _Answers()
-        tasks = [self._numbers[key] for key in block.keys.column(1).to_pylist()]
+        keys, count = block.keys.column(1).to_pylist(), self._spec.tasks
+        tasks = [self._numbers.get(key, key % count) for key in keys]  # of fewer tasks, or more
         try:
             for first, end, task in zip(block.starts, block.starts[1:], tasks, strict=False):
                 if end > first:
