@@ -93,6 +93,19 @@ def block_starts(hashes: Hashes, blocks: int) -> Hashes:
     return starts
 
 
+def hash_family(kind: pa.DataType) -> str:
+    """The types whose equal values have equal hashes, as a text that stays.
+
+    Widths do not matter, nor does a dictionary; values of different families are never compared.
+    """
+    if pt.is_dictionary(kind):
+        return hash_family(kind.value_type)
+    if pt.is_decimal(kind):
+        return f"decimals with {kind.scale} decimal places"
+    found = (name for fits, name in _FAMILIES if fits(kind))
+    return next(found, str(kind))
+
+
 def mixed(values: Hashes) -> Hashes:
     """splitmix64: a bijection, so different integers never share a hash."""
     x = values + _GOLDEN
@@ -271,12 +284,18 @@ _WORDS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Hashes]]]
     (pt.is_fixed_size_binary, _fixed),
 ]
 
+_FAMILIES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pt.is_signed_integer, "whole numbers"),
+    (pt.is_floating, "floating-point numbers"),
+    (lambda t: pt.is_string(t) or pt.is_large_string(t) or pt.is_string_view(t), "texts"),
+    (lambda t: pt.is_binary(t) or pt.is_large_binary(t) or pt.is_binary_view(t), "bytes"),
+    (pt.is_boolean, "booleans"),
+    (pt.is_date, "dates"),
+    (lambda t: pt.is_timestamp(t) and t.tz is not None, "timestamps"),
+    (pt.is_timestamp, "timestamps without a time zone"),
+]
+
 
 def hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether equal values of two types have equal hashes."""
-    one, other = (t.value_type if pt.is_dictionary(t) else t for t in (one, other))
-    if one == other or pt.is_null(one) or pt.is_null(other):
-        return True
-    if pt.is_decimal(one) and pt.is_decimal(other):
-        return bool(one.scale == other.scale)
-    return any(fits(one) and fits(other) for fits, _ in _WORDS)
+    return pt.is_null(one) or pt.is_null(other) or hash_family(one) == hash_family(other)

@@ -27,6 +27,10 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
     was = old.get("columns", {})
     for what, now in new.get("columns", {}).items():
         yield from _columns(what, _renamed(was.get(what, {}), renames), now)
+    for name, family in new.get("hashed", {}).items():
+        before = old.get("hashed", {}).get(name, family)  # not recorded: as it is
+        if family != before:
+            yield f"the aggregate {name!r} stores hashes of {before}, and its column has {family}"
     if "times" in old and "times" in new:
         yield from _times(_by_input(old, renames), _by_input(new, {}))
     for name, length in new.get("lengths", {}).items():

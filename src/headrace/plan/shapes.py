@@ -48,6 +48,9 @@ def _from(node: Stateful) -> Shape:
     """Where the rows and columns that the state is built from come from."""
     origin: Shape = {"inputs": [list(roots(edge)) for edge in node.inputs]}
     origin["columns"] = dict(_columns_used(node))
+    hashed = {name: agg.hashed(node.place.input) for name, agg in node.what.aggregates}
+    if any(hashed.values()):
+        origin["hashed"] = {name: family for name, family in hashed.items() if family}
     if not node.what.keys_by_name:
         origin["keys"] = {
             label: list(key) for label, key in zip(labels(node), node.keys, strict=True)

@@ -19,6 +19,7 @@ from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, lit
 from headrace.expr.operators import ColumnOperators, NotAValue
 from headrace.expr.tree import Node, call, column_or_text
+from headrace.hashing import hash_family
 from headrace.hints import AGGREGATES
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
@@ -259,6 +260,11 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
         self.result_type(schema)
         parts = self.synopsis.fields(*self._types(schema))
         return [pa.field(f"{name}__{part}", kind) for part, kind in parts.items()]
+
+    def hashed(self, schema: pa.Schema) -> str | None:
+        """Of which family of types the values are whose hashes are stored, if they are."""
+        stored = self.sketch is not None and self.sketch.hashes
+        return hash_family(_type(schema, self.column)) if stored else None
 
     def _types(self, schema: pa.Schema) -> tuple[pa.DataType, pa.DataType]:
         return _type(schema, self.column), _type(schema, self.by)

@@ -38,6 +38,8 @@ D = TypeVar("D", bound=Decoded)
 class Sketch(Synopsis, Generic[D]):
     """A synopsis of bounded size, whose result is not exact."""
 
+    hashes = False  # it stores hashes of values: what they mean depends on the type of the column
+
     @abstractmethod
     def made(self, rows: Arguments, group: Index, groups: int) -> list[Column]:
         """The sketch of each group of rows."""

@@ -48,6 +48,8 @@ class CountMin(Sketch[CellCounts]):
     size: int | None = None
     bounds: bool = False
 
+    hashes = True
+
     @property
     def buckets(self) -> int:
         """The cells of one table."""

@@ -65,6 +65,8 @@ class HyperLogLog(Sketch[hll.HllSketches]):
     size: int | None = None
     bounds: bool = False
 
+    hashes = True
+
     @property
     def lg_k(self) -> int:
         return lg_k_of(self.error, self.size)

@@ -68,6 +68,8 @@ class Theta(Sketch[ThetaHashes]):
     error: float | None = None
     size: int | None = None
 
+    hashes = True
+
     @property
     def k(self) -> int:
         return k_of(self.error, self.size)
