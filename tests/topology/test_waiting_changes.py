@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace.testing import Harness
 
-TIMED = {"time": "at", "in_order": True}
+TIMED: dict[str, Any] = {"time": "at", "in_order": True}
 
 
 class FailsOnce(hr.Bolt):
@@ -26,7 +26,7 @@ class FailsOnce(hr.Bolt):
 class NextAcks(hr.Bolt):
     """A tuple is acked by the next one."""
 
-    output: Any = "v string"
+    output = "v string"
     acks = True
     before = hr.map_of(int, str)
     made: Any = staticmethod(repr)
@@ -43,7 +43,7 @@ class Numbers(NextAcks):
     made = staticmethod(int)
 
 
-def program(bolt: hr.Bolt, kind: str = "bigint", *, window: bool = False, **time: Any) -> Any:
+def program(bolt: Any, kind: str = "bigint", *, window: bool = False, **time: Any) -> Any:
     field = "w" if "w " in bolt.output else "v"
     topology = hr.Topology("changes", backoff="1m", timeout="1h", max_replays=1)
     read = topology.read("log:in", schema="at bigint, v bigint", name="in", **time)
@@ -74,7 +74,7 @@ def test_a_tuple_without_event_time_where_there_is_some_now(
         test.restart(program(bolt(), window=True, **TIMED))
         test.send("in", [(1_500, 6), (2_000, 7)])
         test.advance("2m")
-        assert errors(test) == [f"{waited}, and it has no event time, which its input has now"]
+        assert errors(test) == [f"{waited}, and it has no event time as its input has now"]
         test.end()
         counted = {row["v"]: row["n"] for row in test.table("counts").to_pylist()}
         out = [row["v"] for row in test.table("out").to_pylist()]
@@ -136,3 +136,78 @@ def test_what_waits_for_an_ack_where_the_bolt_emits_other_fields(
         why = "its tuples waited for its ack, and the fields of the stream 'default' have changed"
         assert errors(test) == ([why] if changed else [])
         assert [row["v"] for row in test.output("out")] == ([] if changed else ["5"])
+
+
+class Both(hr.Bolt):
+    """Passes tuples on to two streams."""
+
+    output = "v bigint"
+    outputs = {"side": "v bigint"}  # noqa: RUF012
+
+    def process(self, tup: Any, collector: Any) -> None:
+        collector.emit((tup.v,))
+        collector.emit((tup.v + 1,), "side")
+
+
+def renamed(bolt: hr.Bolt, spout: str, first: str, *, was: Any = ()) -> hr.Topology:
+    topology, was = hr.Topology("renamed", backoff="1m", timeout="1h"), dict(was)
+    topology.spout(spout, "log:in", schema="v bigint", was=was.get(spout))
+    topology.bolt(first, Both(), was=was.get(first)).shuffle(spout)
+    topology.bolt("bolt", bolt).shuffle(spout).shuffle(first).shuffle(first, "side")
+    topology.bolt("out", "collect:").shuffle("bolt")
+    return topology
+
+
+class Sources(hr.Bolt):
+    output = "v string"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if collector.attempt == 0:
+            collector.fail(tup)
+        collector.emit((f"{tup.v} {collector.source} {collector.stream}",))
+
+
+@pytest.mark.parametrize(
+    ("spout", "first", "was"),
+    [
+        ("in", "first", {}),
+        ("new", "first", {"new": "in"}),
+        ("in", "new", {"new": "first"}),
+        ("new", "newer", {"new": "in", "newer": "first"}),
+    ],
+)
+def test_tuples_of_a_component_that_is_renamed(
+    spout: str, first: str, was: Any, tmp_path: Path
+) -> None:
+    with Harness(renamed(Sources(), "in", "first"), folder=tmp_path) as test:
+        test.send("in", [(5,), (7,)])
+        test.restart(renamed(Sources(), spout, first, was=was))
+        test.advance("1m")
+        assert sorted(row["v"] for row in test.output("out")) == sorted(
+            text
+            for v in (5, 7)
+            for text in (f"{v} {spout} default", f"{v} {first} default", f"{v + 1} {first} side")
+        )
+        assert errors(test) == [] and not test.state("bolt")["waiting"].num_rows
+
+
+def test_a_tuple_by_another_event_time_than_that_of_its_input_now(tmp_path: Path) -> None:
+    def timed(column: str, window: bool) -> hr.Topology:
+        topology = hr.Topology("retimed", backoff="1m")
+        schema = "at bigint, other bigint, v bigint"
+        topology.spout("in", "log:in", schema=schema, time=column, in_order=True)
+        topology.bolt("bolt", FailsOnce()).shuffle("in")
+        topology.bolt("out", "collect:").shuffle("bolt")
+        if window:
+            counts = topology.stream("bolt").window(hr.tumbling("10s")).agg(n=hr.count())
+            counts.write("collect:", name="counts")
+        return topology
+
+    with Harness(timed("at", False), folder=tmp_path) as test:
+        test.send("in", [(1_000, 101_000, 5)])
+        test.restart(timed("other", True))
+        test.send("in", [(2_000, 102_000, 6)])
+        test.advance("2m")
+        assert len(errors(test)) == 1
+        test.end()
+        assert [row["n"] for row in test.table("counts").to_pylist()] == [1]

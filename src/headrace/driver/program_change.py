@@ -14,7 +14,7 @@ from dataclasses import replace
 from headrace.clock import MIN_TIME
 from headrace.driver.redistribution import redistribute, rescaled
 from headrace.driver.start_checks import Ahead, Inspection, incomplete_outputs
-from headrace.driver.state_migration import migrate_state
+from headrace.driver.state_migration import migrate_state, migrate_waiting
 from headrace.epoch.bundle import DEAD
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
@@ -55,6 +55,7 @@ def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) ->
     now = changed_manifest(inspection, moves)
     folder, ops = str(inspection.log.folder), now.ops
     state = migrate_state(program, folder, dict(now.state), ops, now.clock)
+    state = migrate_waiting(program, folder, state, moves, _retimed(inspection, moves))
     slots = inspection.log.look(program.name)
     if inspection.tasks is not None and slots is not None:
         state, ops = redistribute(program, folder, state, ops, inspection.tasks, slots)

@@ -1,4 +1,4 @@
-"""State of process functions brought to their changed declarations, before a run.
+"""State of process functions and bolts brought to their changed declarations, before a run.
 
 Every run of a changed table is read once and written again under the new columns; nothing
 is overwritten, and until a manifest names the new runs the old state is in force. Costs
@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from headrace.ops.process.operator import ProcessSpec, life_of
 from headrace.ops.process.operator_state import OPERATOR, TASK
 from headrace.ops.process.shared_maps import KEY, VALUE, table_name
 from headrace.ops.process.state_kinds import ValueState
+from headrace.ops.topology.operator import BoltSpec
+from headrace.ops.topology.waiting import WAITING, moved
+from headrace.plan.lineage import roots
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.plan.step_changes import StoredValue, known_values, sources
@@ -56,6 +60,49 @@ def migrate_state(
             state = _Migration(node, kind, old, clock, writer, cache).apply(state)
     writer.close()
     return state
+
+
+def migrate_waiting(
+    program: Program, folder: str, state: State, moves: Mapping[str, str], retimed: set[str]
+) -> State:
+    """The tuples that wait in bolts, under the names of their inputs now; without the event time
+    of those inputs that have another one. `moves` has the names before, by those now."""
+    state = dict(state)
+    writer, cache = RunWriter(folder, f"waiting-{uuid.uuid4().hex[:12]}"), RunCache(folder)
+    for node in program.stateful():
+        table = table_key(node.name, WAITING)
+        if not isinstance(node.what, BoltSpec) or table not in state:
+            continue
+        names, untimed = node.what.renamed(moves), set[str]()
+        for name, edge in zip(node.what.names, node.inputs, strict=True):
+            if retimed & set(roots(edge)):
+                untimed.add(name)
+        if names or untimed:
+            spec = next(s for s in node.operator().tables() if s.name == WAITING)
+            change = partial(moved, names=names, untimed=untimed)
+            state[table] = _rewritten(state[table], spec, change, writer, cache)
+    writer.close()
+    return state
+
+
+def _rewritten(
+    state: Mapping[str, Any],
+    spec: TableSpec,
+    change: Callable[[pa.Table], pa.Table],
+    writer: RunWriter,
+    cache: RunCache,
+) -> dict[str, Any]:
+    """Each run once, changed, under the same slots."""
+    before, rewritten = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
+    for ref in (r for s in before.segments for r in s.refs):
+        if ref not in rewritten:
+            rows = change(cache.raw(ref)).select(spec.run.names).cast(spec.run)
+            rewritten[ref] = writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
+    segments = (
+        replace(s, refs=tuple(m for r in s.refs if (m := rewritten[r]) is not None))
+        for s in before.segments
+    )
+    return SlotState(tuple(segments)).to_json()
 
 
 class _Migration:
@@ -108,17 +155,7 @@ class _Migration:
     def _rewritten(
         self, state: Mapping[str, Any], spec: TableSpec, change: Callable[[pa.Table], pa.Table]
     ) -> dict[str, Any]:
-        """Each run once, changed, under the same slots."""
-        before, rewritten = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
-        for ref in (r for s in before.segments for r in s.refs):
-            if ref not in rewritten:
-                rows = change(self._cache.raw(ref)).select(spec.run.names).cast(spec.run)
-                rewritten[ref] = self._writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
-        segments = (
-            replace(s, refs=tuple(m for r in s.refs if (m := rewritten[r]) is not None))
-            for s in before.segments
-        )
-        return SlotState(tuple(segments)).to_json()
+        return _rewritten(state, spec, change, self._writer, self._cache)
 
     def _row_values(self, run: pa.Table) -> pa.Table:
         rows = run.select([n for n in run.column_names if n == HASH or n in self._key_names()])

@@ -109,6 +109,16 @@ class BoltSpec(ProcessSpec):
             if before != grouping:
                 yield f"it read {name!r} by {before} and reads it by {grouping}"
 
+    def renamed(self, moves: Mapping[str, str]) -> dict[str, str]:
+        """What the inputs are called now, by the names under which tuples of renamed components
+        wait; `moves` has the names of components before, by those now."""
+        found = {}
+        for name, (component, stream) in zip(self.names, self.labels, strict=True):
+            if component in moves:
+                before = moves[component]
+                found[before if stream == DEFAULT else f"{before}.{stream}"] = name
+        return found
+
     def _groupings(self) -> list[list[str]]:
         return [[n, str(g)] for n, g in zip(self.names, self.groupings, strict=True)]
 

@@ -8,7 +8,7 @@ what is due by the clock, and the oldest event time, which holds later steps bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -256,13 +256,27 @@ class WaitingTuples:
         return not why
 
     def _untimed(self, one: Waiting) -> str:
-        """Why a tuple cannot go where rows have event time: it came when its input had none."""
+        """Why a tuple cannot go where rows have event time: its input had none, or another."""
         missing = self._timed and TIME not in one.row.column_names
-        return "it has no event time, which its input has now" if missing else ""
+        return "it has no event time as its input has now" if missing else ""
 
 
 def _dead(one: Waiting, why: str, step: EpochStep) -> None:
     step.faults.append(Fault(one.row, TupleFailedError(why)))
+
+
+def moved(run: pa.Table, names: Mapping[str, str], untimed: Collection[str]) -> pa.Table:
+    """Stored tuples by the `names` of their inputs now, by those before; without event time if
+    their input is one of `untimed`."""
+    inputs = [None if n is None else names.get(n, n) for n in run["input"].to_pylist()]
+    rows = run["tuple"].to_pylist()
+    for place, name in enumerate(inputs):
+        if name in untimed and TIME in (row := _table(rows[place])).column_names:
+            rows[place] = _bytes(row.drop_columns([TIME]))
+    for name, values in (("input", inputs), ("tuple", rows)):
+        at = run.column_names.index(name)
+        run = run.set_column(at, name, pa.array(values, _VALUE.field(name).type))
+    return run
 
 
 def _first(table: KeyedTable) -> int | None:
