@@ -247,6 +247,53 @@ REFUSED = [
 ]  # fmt: skip
 
 
+DROPPING = {
+    "first_seen": lambda s: s.first_seen("item", per="10s", expected=10),
+    "throttle": lambda s: s.throttle(1, per="10s"),
+    "limit": lambda s: s.limit(1, unbounded=True),
+    "sample": lambda s: s.sample(0.5),
+    "sample of a period": lambda s: s.sample(1, per="10s"),
+    "deduplicate": lambda s: s.deduplicate("item", within="10s"),
+    "deduplicate rows": lambda s: s.deduplicate(within="10s"),
+    "changes_only": lambda s: s.changes_only("item", unbounded=True),
+    "suppress": lambda s: s.suppress("10s"),
+}
+CHANGING = {
+    "table": lambda s: s.table("item", unbounded=True).changes(),
+    "top": lambda s: s.top(3, by="n"),
+    "windows": lambda s: s.key_by("item").window(hr.tumbling("9s"), mode="retract").agg(
+        n=hr.count()),
+    "input": lambda s: s.with_columns(change="'-'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changing", CHANGING)
+@pytest.mark.parametrize("what", DROPPING)
+def test_what_drops_rows_is_refused_where_some_retract_others(what, changing):
+    if (what, changing) == ("deduplicate", "input"):
+        return  # see below
+
+    def step(s):
+        return DROPPING[what](CHANGING[changing](s).key_by("item"))
+
+    with pytest.raises(hr.PlanError) as caught:
+        selling(step).check()
+    assert [p.code for p in caught.value.problems] == ["HR-STREAM-014"]
+    assert what.split()[0] in str(caught.value)
+
+
+def test_a_change_that_an_input_has_twice_can_be_dropped():
+    job = hr.Job("delivered")
+    schema = "lsn bigint, change string, at bigint"
+    read = job.read("log:x", schema=schema, name="x", time="at", delay="1s")
+    read.deduplicate("lsn", within="10s").write("collect:", name="out")
+    with Harness(job) as test:
+        test.send(
+            "x", [{"lsn": n, "change": c, "at": 1} for n, c in [(1, "+"), (1, "+"), (2, "-")]]
+        )
+        assert [row["change"] for row in test.output("out")] == ["+", "-"]
+
+
 @pytest.mark.parametrize(("step", "code"), REFUSED)
 def test_what_cannot_be_is_refused(step, code):
     with pytest.raises(hr.PlanError) as caught:

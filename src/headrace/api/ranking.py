@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.api.handles import StepBuilder
 from headrace.clock import Duration
 from headrace.errors import PlanError
+from headrace.expr import col
 from headrace.ops.join.sides import GONE
 from headrace.ops.stream.best_rows import Best
 from headrace.ops.stream.rank_order import CHANGE, RANK
@@ -21,7 +22,33 @@ from headrace.ops.tables import column_types
 from headrace.ops.window.firing_spec import GeneralWindows, TriggeredRowWindows
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Edge, Stateful, step_of
+from headrace.plan.lineage import lifted
+from headrace.plan.nodes import Edge, Read, Stateful, step_of
+
+_BEFORE = (
+    "Put it before the step whose results are changes; or pass on only what was emitted as new: "
+    '.where("change = \'+\'").drop("change"); or rename the column, if nothing is retracted.'
+)
+
+
+def leaves_all_changes(step: StepBuilder, what: str, hint: str = _BEFORE) -> None:
+    """Refuse a step that drops rows where some retract others: each needs its other half."""
+    if CHANGE.name in step.schema.names and step.schema.field(CHANGE.name).type == CHANGE.type:
+        step.report(
+            PlanError(
+                "HR-STREAM-014",
+                f"{what} would drop rows that retract others, or are retracted: the column "
+                f"{CHANGE.name!r} says which",
+                hint,
+            )
+        )
+
+
+def from_input(edge: Edge) -> bool:
+    """Whether the changes are rows of an input: what comes twice there is the same change."""
+    if CHANGE.name not in edge.schema.names:
+        return False
+    return all(isinstance(base.node, Read) for base, _ in lifted(edge, col(CHANGE.name)))
 
 
 def suppressed(

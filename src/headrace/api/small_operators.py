@@ -27,7 +27,7 @@ from headrace.api.learning import Learning
 from headrace.api.looking import Looking
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
-from headrace.api.ranking import running_top, suppressed
+from headrace.api.ranking import from_input, leaves_all_changes, running_top, suppressed
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.expr import col
@@ -39,7 +39,6 @@ from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.first_seen import FirstSeen, check_filter
 from headrace.ops.stream.limit import Limit
-from headrace.ops.stream.rank_order import CHANGE
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.tables import column_types
 from headrace.ops.window.calendar import Calendar
@@ -68,6 +67,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """
         step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
+        if not (columns and from_input(step.edge)):
+            leaves_all_changes(step, "deduplicate")
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         what = Deduplicate(None if within is None else step.span(within, "deduplicate(within=)"))
         return self._timed(step.stateful(what, (keys,), step.schema, unbounded=unbounded))
@@ -90,6 +91,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """
         step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
+        leaves_all_changes(step, "first_seen")
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         length = per if isinstance(per, Calendar) else step.span(per, "first_seen(per=)")
         with self._draft.attempt(step.site):
@@ -111,6 +113,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """
         step, columns = self._step(name, was), tuple(flat(columns))
         step.require_columns(columns)
+        leaves_all_changes(step, "changes_only")
         compared = columns or [n for n in step.schema.names if n not in self._keys]
         for column in compared:
             step.comparable(column, "changes_only compares")
@@ -139,6 +142,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         The other rows are dropped; `.side("dropped")` emits them.
         """
         step = self._step(name, was)
+        leaves_all_changes(step, "throttle")
         if per is None:
             step.report(
                 PlanError(
@@ -166,6 +170,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         every key: pass unbounded=True. The job goes on; the other rows are dropped.
         """
         step = self._step(name, was)
+        leaves_all_changes(step, "limit")
         what, accepted = Limit(step.count(rows, "limit")), unbounded or not self._keys
         return self._stream(step.stateful(what, (self._keys,), step.schema, unbounded=accepted))
 
@@ -252,16 +257,12 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         emitted. For rows that are retracted, use `table(..., delete=...).suppress(...)`.
         """
         step = self._step(name, was)
-        if CHANGE.name in step.schema.names and step.schema.field(CHANGE.name).type == CHANGE.type:
-            step.report(
-                PlanError(
-                    "HR-STREAM-014",
-                    "suppress would drop rows that retract others, or are retracted: the column "
-                    f"{CHANGE.name!r} says which",
-                    'Make a table of them: .with_columns(gone="change = \'-\'").drop("change")'
-                    '.table("id", delete="gone").suppress("10s").changes(); or rename the column.',
-                )
-            )
+        leaves_all_changes(
+            step,
+            "suppress",
+            'Make a table of them: .with_columns(gone="change = \'-\'").drop("change")'
+            '.table("id", delete="gone").suppress("10s").changes(); or rename the column.',
+        )
         if time != "processing" and (running := unordered_results(self._edge)) is not None:
             step.report(not_in_order("HR-STREAM-017", running, "suppress goes by event time"))
         edge = suppressed(step, self._keys, (period, rows, time), False, unbounded)
@@ -297,6 +298,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         Which rows are taken depends on where they came from and on `seed`, on nothing else.
         """
         step = self._step(name, was)
+        leaves_all_changes(step, "sample")
         if per is not None:
             count, types = step.count(size, "sample"), column_types(step.schema)
             period = step.span(per, "sample(per=)")
