@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +294,42 @@ def test_refused_when_built(bolt: hr.Bolt, options: Any, code: str) -> None:
         topology.bolt("side", "collect:").shuffle("b", "side")
     with pytest.raises(hr.PlanError, match=code):
         topology.check()
+
+
+class Told(hr.Bolt):
+    """The first tuple waits; later ones ack it or fail it, as they say."""
+
+    output = "v bigint"
+    acks = True
+    first = hr.value(str, default="")
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if not self.first:
+            self.first = collector.id
+        if collector.id == self.first:
+            collector.emit((tup.v,), anchors=tup)
+            return
+        collector.ack(tup)
+        if tup.does == "fail":
+            collector.fail(self.first, "by a later one")
+        else:
+            collector.ack(self.first)
+
+
+@pytest.mark.parametrize("says", list(product(["ack", "fail"], repeat=2)))
+@pytest.mark.parametrize("sizes", [[3], [1, 2], [2, 1], [1, 1, 1]])
+def test_the_first_call_decides_however_tuples_are_cut(says: Any, sizes: Any) -> None:
+    topology = hr.Topology("first")
+    topology.spout("in", "log:in", schema="v bigint, does string")
+    topology.bolt("told", Told(), timeout="1h", max_replays=0).shuffle("in")
+    topology.bolt("out", "collect:").shuffle("told")
+    with Harness(topology) as test:
+        left = [(0, ""), *[(v, does) for v, does in enumerate(says, 1)]]
+        for count in sizes:
+            test.send("in", left[:count])
+            left = left[count:]
+        assert [row["v"] for row in test.output("out")] == ([0] if says[0] == "ack" else [])
+        assert len(test.dead()) == (says[0] == "fail")
+        progress = test.progress
+        assert progress is not None
+        assert progress.metrics["told"] == {"acks without effect": 1}

@@ -31,8 +31,8 @@ class Unacked:
 class AckingCollector(Collector):
     """What a bolt with `acks = True` emits, acks and fails by."""
 
-    __slots__ = ("_acked", "_anchored", "_returned", "_schemas", "_theirs", "acked_before",
-                 "failed_before", "failed_here", "released", "unacked")  # fmt: skip
+    __slots__ = ("_acked", "_anchored", "_returned", "_schemas", "_theirs", "before",
+                 "failed_here", "released", "repeated", "unacked")  # fmt: skip
 
     def __init__(self, *args: Any, schemas: dict[str, pa.Schema]) -> None:
         super().__init__(*args)
@@ -47,8 +47,10 @@ class AckingCollector(Collector):
         self.unacked: dict[str, Unacked] = {}
         self.released: list[tuple[str, pa.Table, int]] = []
         self.failed_here: list[tuple[int, str, str]] = []  # place, id, reason
-        self.acked_before: list[tuple[int, str]] = []  # tasks and ids of earlier epochs
-        self.failed_before: list[tuple[int, str, str]] = []
+        # by tasks and ids of earlier epochs: None if acked, or why they failed; the first call
+        # counts, and how many came after one
+        self.before: dict[tuple[int, str], str | None] = {}
+        self.repeated = 0
 
     def emit(self, values: Any, stream: str = DEFAULT, anchors: Any = None) -> None:
         """Emit a tuple, anchored to this one (`anchors=tup`), or to nothing."""
@@ -113,17 +115,23 @@ class AckingCollector(Collector):
         for id in sorted(self._acked - {own} - self._theirs.keys()):
             known = self.unacked.pop(id, None)
             if known is None:
-                self.acked_before.append((self.key, id))
+                self._settle_before(id, None)
             else:
                 self.released += [(stream, rows, known.place) for stream, rows in known.held]
         for id, reason in self._theirs.items():
             known = self.unacked.pop(id, None)
             if known is None:
-                self.failed_before.append((self.key, id, reason))
+                self._settle_before(id, reason)
             else:
                 self.failed_here.append((known.place, id, reason))
         if own is not None and own not in self._acked:
             self.unacked[own] = Unacked(self.place, held)
+
+    def _settle_before(self, id: str, reason: str | None) -> None:
+        if (self.key, id) in self.before:
+            self.repeated += 1
+        else:
+            self.before[self.key, id] = reason
 
     def rescued(self) -> tuple[list[Any], list[tuple[str, Any]]]:
         if self._failed is None:

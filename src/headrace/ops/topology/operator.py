@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -229,23 +229,23 @@ class BoltOperator(ProcessOperator):
         for stream, rows, place in call.released:
             origins = RowOrigins([place] * rows.num_rows, [])
             self._emit(stream, block.rows.placed(rows, origins, step, self._timed), step)
-        for one in self._earlier(((key, id) for key, id in call.acked_before), step):
-            for stream, rows in self._waiting.emitted(one, self._emitted, step):
+        for one in self._earlier(call, step):
+            why = call.before[one.task, one.id]
+            if why is not None:
+                yield waiting.failed(one, TupleFailedError(why), step)
+                continue
+            for stream, rows in waiting.emitted(one, self._emitted, step):
                 self._emit(stream, rows, step)
-        reasons = {(key, id): reason for key, id, reason in call.failed_before}
-        for one in self._earlier(reasons, step):
-            error = TupleFailedError(reasons[one.task, one.id])
-            yield waiting.failed(one, error, step)
 
-    def _earlier(self, ids: Iterable[tuple[int, str]], step: EpochStep) -> list[Waiting]:
+    def _earlier(self, call: AckingCollector, step: EpochStep) -> list[Waiting]:
         """Tuples of earlier epochs that wait for an ack; an ack of any other changes nothing."""
-        sought = list(ids)
+        sought = list(call.before)
         keys = pa.array([key for key, _ in sought], pa.int64())
         hashes = hash_keys([keys], len(keys)).tolist() if sought else []
         full = [(h, key, id) for h, (key, id) in zip(hashes, sought, strict=True)]
         found = self._waiting.take(full, step)
-        if len(found) < len(set(sought)):
-            step.counts["acks without effect"] += len(set(sought)) - len(found)
+        if without := len(sought) - len(found) + call.repeated:
+            step.counts["acks without effect"] += without
         return found
 
     def _emit(self, stream: str, rows: pa.Table, step: EpochStep) -> None:
