@@ -262,6 +262,33 @@ def test_a_waiting_tuple_holds_the_windows_after_it_and_then_lets_them_go(
         assert sorted((r["v"], r["n"]) for r in test.output("out")) == [(1, 1), (2, 1)]
 
 
+class Counted(hr.Bolt):
+    output = "task int, n bigint"
+    tick_every = "1h"
+    n = hr.value(int, default=0)
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if str(collector.attempt) in tup.fails:
+            collector.fail(tup)
+        self.n += 1
+
+    def tick(self, collector: Any) -> None:
+        collector.emit((collector.task, self.n))
+
+
+def test_the_last_tick_at_the_end_has_seen_what_was_processed_again_there() -> None:
+    topology = hr.Topology("ticks", backoff="1m")
+    topology.spout("numbers", "log:numbers", schema="v bigint, fails string")
+    topology.bolt("counted", Counted(), tasks=2).custom("numbers", lambda tup, tasks: tup.v % tasks)
+    topology.bolt("out", "collect:").shuffle("counted")
+    with Harness(topology) as test:
+        test.send("numbers", [(0, ""), (1, ""), (2, "0"), (4, "01")])
+        test.end()
+        assert test.dead() == []
+        ticks = sorted(tuple(row.values()) for row in test.table("out").to_pylist())
+        assert ticks == [(0, 1), (0, 2), (0, 3), (1, 1)]
+
+
 # crashes
 
 
