@@ -142,3 +142,31 @@ def test_what_is_emitted_has_the_event_time_of_what_changed_it() -> None:
         test.end()
         found = [(r["window_start"].microsecond // 1000, r["n"]) for r in test.output("out")]
     assert found == [(10, 4), (20, 4)]  # the changes of a batch have its newest time
+
+
+ANSWERS = {
+    "components": ("vertex", 1, "component", 0),
+    "degrees": ("vertex", 1, "degree", 2),
+    "degree_distribution": ("degree", 2, "vertices", 1),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_changes_are_not_behind_the_watermark_that_another_graph_has_moved(what: str) -> None:
+    by, which, value, answer = ANSWERS[what]
+    made, columns = hr.Job("late edges"), ("k", "a", "b", "at")
+    times: dict[str, Any] = {"time": "at", "delay": "1s"}
+    met = made.read("log:e", schema="k string, a bigint, b bigint, at bigint", name="e", **times)
+    changes = getattr(met.key_by("k").edges("a", "b"), what)(unbounded=True, name="s")
+    table = changes.where("change = '+'").drop("change").table("k", by, unbounded=True)
+    asked = made.read("log:q", schema=f"k string, {by} bigint, at bigint", name="q", **times)
+    asked.join(table, on=["k", by]).write("collect:", name="out")
+    with Harness(made) as test:
+        first = [("x", 1, 2, 1_000), ("y", 5, 6, 100_000)]
+        test.send("e", [dict(zip(columns, row, strict=True)) for row in first])
+        test.send("q", [{"k": "z", by: 0, "at": 100_000}])
+        test.crash()
+        test.send("e", [dict(zip(columns, ("x", 0, 1, 900), strict=True))])
+        test.send("q", [{"k": "x", by: which, "at": 200_000}])
+        test.end()
+        assert [row[value] for row in test.output("out")] == [answer]

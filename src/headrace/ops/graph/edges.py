@@ -158,7 +158,8 @@ class GraphOperator(Operator):
         )
 
     def _latest(self, rows: pa.Table, keys: pa.Table, first: Index, step: EpochStep) -> Index:
-        """The newest event time of each graph: so later changes never have an earlier one."""
+        """The newest event time of each graph, and the watermark at least: so later changes never
+        have an earlier one, and none of them is late."""
         if not self.timed or not self.spec.changes:
             return np.zeros(len(first), np.int64)
         graph, heads = key_numbers(keys)
@@ -169,7 +170,7 @@ class GraphOperator(Operator):
         np.maximum.at(latest, graph, integers(rows.column(TIME)))
         newer = latest > before
         table.put(some(graphs.append_column("t", pa.array(latest)), newer))
-        return latest[graph[first]]
+        return np.maximum(latest, step.before)[graph[first]]
 
     def under(self, keys: pa.Table, vertices: dict[str, pa.Array]) -> pa.Table:
         """Keys and vertices under the hash of both; `keys` has any hash of the key's slot."""
