@@ -198,6 +198,39 @@ def test_columns_that_are_no_sketches_are_refused(name: str, code: str) -> None:
     assert [p.code for p in caught.value.problems] == [code]
 
 
+TYPED = [
+    ("bigint", "double"), ("decimal(12,2)", "decimal(14,4)"), ("bigint", "date"),
+    ("string", "binary"), ("bigint", "boolean"), ("int", "bigint"), ("string", "string"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["window", "renamed", "union", "join"])
+@pytest.mark.parametrize(("one", "other"), TYPED)
+def test_sets_of_values_of_different_types_are_refused(one: str, other: str, how: str) -> None:
+    made, window = hr.Job("typed"), hr.tumbling("10s")
+    schema = f"x {one}, y {other}, at bigint"
+    read = made.read("log:a", schema=schema, time="at", delay="1s", name="in")
+    sets: Any = read.window(window)
+    if how == "join":
+        other_side = sets.agg(b=hr.theta("y"), k=hr.count(), name="r").select("b", "k")
+        sets = sets.agg(a=hr.theta("x"), k=hr.count(), name="l").select("a", "k")
+        sets = sets.join(other_side, on="k", within=("0s", "1s"))
+    else:
+        sets = sets.agg(a=hr.theta("x"), b=hr.theta("y"))
+    if how == "renamed":
+        sets = sets.where("window_start is not null").select(b="a", a="b")
+    if how == "union":
+        sets = sets.with_columns(b=hr.theta_union("b", "b"))
+    sets.with_columns(n=hr.theta_count(hr.theta_intersect("a", "b"))).write("collect:")
+    if (one, other) in TYPED[-2:]:
+        return made.check()
+    with pytest.raises(PlanError) as caught:
+        made.check()
+    assert [p.code for p in caught.value.problems] == ["HR-APPROX-006"]
+    assert "is of" in str(caught.value) and caught.value.problems[0].site
+    return None
+
+
 @pytest.mark.spark
 def test_on_spark_and_read_by_its_own_functions(spark: Any, tmp_path: Path) -> None:
     users = [{"u": i % 700, "v": i % 900, "at": i} for i in range(4_000)]

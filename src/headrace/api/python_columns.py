@@ -18,7 +18,8 @@ from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.ops.sketch.set_functions import SketchFunction
 from headrace.ops.stream.python_columns import PythonColumns
 from headrace.plan import columns as cols
-from headrace.plan.nodes import Chunks, Edge
+from headrace.plan.lineage import lifted
+from headrace.plan.nodes import Chunks, Edge, Stateful
 from headrace.plan.signature import check_takes, column_type
 from headrace.schema import ddl_type, type_of
 
@@ -78,7 +79,34 @@ def _sketch_types(step: StepBuilder, specs: Mapping[str, object]) -> dict[str, p
             if not pa.types.is_binary(kind):
                 fact = f"{made} takes {name!r}, which is {ddl_type(kind)} and no sketch"
                 step.report(PlanError("HR-APPROX-005", fact, 'Aggregate it first: hr.theta("x").'))
+        kinds = {n: of for n in made.columns for of in sketched_values(step.edge, n)}
+        if len(set(kinds.values())) > 1:
+            each = " and ".join(f"{n!r} is of {of}" for n, of in kinds.items())
+            hint = "Cast the columns to one type before hr.theta: equal values of others differ."
+            step.report(PlanError("HR-APPROX-006", f"{made} combines sketches: {each}", hint))
     return {n: s.type for n, s in found.items()}
+
+
+def sketched_values(edge: Edge, column: str) -> set[str]:
+    """The families of types whose values the sketches of a column are of, as far as known."""
+    found: set[str] = set()
+    for base, expr in lifted(edge, col(column)):
+        node, names = base.node, sorted(expr.columns)
+        if len(names) != 1 or expr.sql() != col(names[0]).sql():
+            continue
+        (name,) = names
+        if isinstance(node, Chunks) and isinstance(node.what, PythonColumns):
+            made = dict(zip(node.what.names, node.what.computed, strict=True)).get(name)
+            above = made.columns if isinstance(made, SketchFunction) else []
+            found.update(*(sketched_values(node.inputs[0], n) for n in above))
+        elif isinstance(node, Stateful):
+            agg = dict(node.what.aggregates).get(name)
+            sides = [e for e in node.inputs if name in e.schema.names]
+            if agg is not None:
+                found |= {agg.hashed(node.place.input) or ""} - {""}
+            elif len(node.inputs) > 1 and len(sides) == 1:  # the side of a join that has it
+                found |= sketched_values(sides[0], name)
+    return found
 
 
 def _runs_as_python(
