@@ -73,3 +73,9 @@ def test_estimates_have_no_bias_and_the_error_is_as_stated(graph: nx.Graph) -> N
     assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(seeds)
     assert 0.7 < np.sqrt((stated**2).mean()) / values.std() < 1.4
     assert (np.abs(values - exact) <= 2 * stated).mean() > 0.9
+
+
+def test_a_sample_is_exact_while_fewer_edges_have_come() -> None:
+    complete = nx.complete_graph(5)  # 10 edges, 10 triangles
+    assert {tuple(found) for found in estimates(complete, 11, 5)} == {(10.0, 0.0)}
+    assert all(error > 0 for _, error in estimates(complete, 10, 5))

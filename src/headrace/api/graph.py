@@ -67,7 +67,10 @@ def _check(step: StepBuilder, keys: tuple[str, ...], src: str, dst: str) -> None
             return
     if kinds[0] != kinds[1]:
         both = f"{ddl_type(kinds[0])} and {ddl_type(kinds[1])}"
-        hint = f'Cast one of them: with_columns({dst}="cast({dst} as {ddl_type(kinds[0])})").'
+        whole = all(pa.types.is_integer(kind) for kind in kinds)
+        wide = max(kinds, key=lambda k: k.bit_width) if whole else pa.string()
+        narrow = src if kinds[0] != wide else dst
+        hint = f'Cast to the wider: with_columns({narrow}="cast({narrow} as {ddl_type(wide)})").'
         step.report(PlanError("HR-GRAPH-003", f"the vertices {src!r} and {dst!r} are {both}", hint))
     change = schema.field(CHANGE.name).type if CHANGE.name in schema.names else None
     if change == CHANGE.type:
@@ -137,7 +140,7 @@ class EdgeStream(Generic[StreamT, TimedT]):
         `triangles(hr.tumbling("1m"))` counts those of a window's distinct edges, as `triangles`;
         with `by_vertex` there is a row for each `vertex`. It takes what `window` takes besides.
         `triangles(sample=10_000)` stores so many edges, chosen by `seed`, and emits an estimate
-        without bias and its standard `error`, as changes.
+        without bias and its standard `error`, as changes; exact while fewer edges have come.
         """
         step = StepBuilder(self._draft, self._edge, name, was)
         if (window is None) == (sample is None):
@@ -188,6 +191,10 @@ class EdgeStream(Generic[StreamT, TimedT]):
         besides.
         """
         step = StepBuilder(self._draft, self._edge, name, was)
+        if WEIGHT in self._columns:
+            hint = f'Call the vertex otherwise: select(v="{WEIGHT}", ...).edges("v", ...).'
+            fact = f"sparsify would make a second column {WEIGHT!r}: a vertex is called so"
+            step.report(PlanError("HR-GRAPH-006", fact, hint))
         if not isinstance(error, float | int) or not 0 < error < 1:
             hint = "Choose a number between 0 and 1, such as 0.2."
             step.report(PlanError("HR-GRAPH-006", f"sparsify(error=) is {error!r}", hint))
