@@ -189,3 +189,8 @@ def test_explain_says_the_memory_of_a_key() -> None:
     assert "users = approx_count_distinct(user) (16 KB per key at most)" in str(
         job(hr.tumbling("10s")).explain()
     )
+
+
+def test_of_sliding_windows_explain_says_the_memory_of_a_pane() -> None:
+    plan = str(job(hr.sliding("59s", every="2s")).explain())
+    assert "(16 KB per key and pane at most, 59 panes a window)" in plan

@@ -323,12 +323,17 @@ def aggregates_code(aggs: Aggs) -> list[Any]:
     return [part for one in own for part in (type(one), vars(one))]
 
 
-def aggregates_text(aggs: Sequence[tuple[str, Aggregate]]) -> str:
-    return ", ".join(f"{name} = {bare_sql(str(agg))}{_memory(agg)}" for name, agg in aggs)
+def aggregates_text(aggs: Sequence[tuple[str, Aggregate]], panes: int = 1) -> str:
+    """The aggregates, and the memory of those that say it; a window is made of so many `panes`."""
+    return ", ".join(f"{name} = {bare_sql(str(agg))}{_memory(agg, panes)}" for name, agg in aggs)
 
 
-def _memory(agg: Aggregate) -> str:
-    return "" if agg.sketch is None else f" ({agg.sketch.room()})"
+def _memory(agg: Aggregate, panes: int) -> str:
+    if agg.sketch is None:
+        return ""
+    each = f", {panes} panes a window" if panes > 1 else ""
+    room = agg.sketch.room().replace("per key", "per key and pane" if each else "per key", 1)
+    return f" ({room}{each})"
 
 
 def bare_sql(sql: str) -> str:

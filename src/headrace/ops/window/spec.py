@@ -117,7 +117,8 @@ class PaneWindows(WindowSpec):
 
     def detail(self, keyed_by: str, processing: bool) -> str:
         kept = f", kept {pretty(self.keep)}" if self.keep else ""
-        return f"{self.window}{kept}, {keyed_by}: {aggregates_text(self.aggs)}"
+        panes = self.window.size // self.window.pane_size
+        return f"{self.window}{kept}, {keyed_by}: {aggregates_text(self.aggs, panes)}"
 
     def state_shape(self, place: Place) -> dict[str, Any]:
         aggregates = aggregates_shape(self.aggs, place.input)
