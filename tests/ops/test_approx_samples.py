@@ -259,3 +259,9 @@ def test_running_over_a_crash_and_what_may_change_for_stored_state() -> None:
         (1, 1.0, 1, 1), (2, 1.0, 1, 2), (2, 1.0, 2, 3), (2, 2.0, 1, 4),
     ]  # fmt: skip
     assert found[-1]["t"] == [{"value": 1.0, "count": 3, "low": 3, "high": 3}]
+
+
+def test_a_range_that_no_double_has_is_refused() -> None:
+    with pytest.raises(hr.PlanError, match=r"HR-APPROX-002.*further apart"):
+        hr.histogram("v", 4, low=-1e308, high=1e308)
+    hr.histogram("v", 4, low=0, high=1e308)

@@ -71,7 +71,7 @@ def approx_quantile(
 
     Its rank is within `error` of the share (0.01, one percent of all values, unless said otherwise)
     for 95 of 100 streams and more; or as near as `size` bytes per key allow. With `bounds` the
-    result is a struct of value, low and high.
+    result is a struct of value, low and high: the value of the stream at that rank lies between.
     """
     return _quantiles("approx_quantile", column, [share], "one", error, size, bounds)
 
@@ -141,6 +141,9 @@ def histogram(
         fact = f"histogram has low={low!r} and high={high!r}"
         raise _wrong(fact, "Pass both, as finite numbers, low < high; or neither.")
     width = EqualWidth(float(low), float(high), bins)  # type: ignore[arg-type]
+    if not isfinite(width.high - width.low):
+        fact = f"histogram has low={low!r} and high={high!r}, further apart than a double can say"
+        raise _wrong(fact, "Choose a smaller range: what is outside is counted, too.")
     return replace(aggregate_of("histogram", column), sketch=width)
 
 
@@ -166,6 +169,7 @@ def approx_top_k(
     A count is never too low, and too high by at most `error` times the rows: that takes 1 / `error`
     counters; 1,000 unless it, their number or the `size` in bytes (16 for a counter, if values take
     8) is said. With `bounds` a struct has low and high, too: the number of rows lies between them.
+    The list is shorter, or empty, where values come about equally often and outnumber counters.
     """
     _check_count("approx_top_k", "k", k)
     if counters is not None and size is not None:
