@@ -198,6 +198,19 @@ def test_columns_that_are_no_sketches_are_refused(name: str, code: str) -> None:
     assert [p.code for p in caught.value.problems] == [code]
 
 
+def test_bytes_that_are_no_sketch_are_dead_letters_with_plain_words() -> None:
+    made = hr.Job("j")
+    read = made.read("log:a", schema="a binary, b binary", name="in")
+    both = hr.theta_union("a", hr.col("b"))
+    read.with_columns(n=hr.theta_count(both)).write("collect:", name="out")
+    good = sketch([1, 2, 3])
+    with Harness(made) as test:
+        test.send("in", [{"a": good, "b": bad} for bad in (good, b"", b"no sketch", good[:9])])
+        assert [row["n"] for row in test.output("out")] == [3]
+        letters = test.dead()
+        assert len(letters) == 3 and all("HR-APPROX-007" in str(row) for row in letters)
+
+
 TYPED = [
     ("bigint", "double"), ("decimal(12,2)", "decimal(14,4)"), ("bigint", "date"),
     ("string", "binary"), ("bigint", "boolean"), ("int", "bigint"), ("string", "string"),

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, StepError, call_site
+from headrace.expr import Expr, col
 from headrace.ops.sketch import library
 from headrace.ops.sketch.hll import BOUNDED
 from headrace.ops.sketch.library import check_installed
@@ -51,9 +52,16 @@ class SketchFunction:
         sketches = [getattr(row, a) if isinstance(a, str) else a(row) for a in self.arguments]
         if None in sketches:
             return None
-        if self.name != COUNT:
-            return library.theta_combined(self.name, sketches)
-        value, low, high = library.theta_estimate(sketches[0])
+        try:
+            if self.name != COUNT:
+                return library.theta_combined(self.name, sketches)
+            value, low, high = library.theta_estimate(sketches[0])
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise StepError(
+                "HR-APPROX-007",
+                f"{self} has bytes that are no theta sketch",
+                "Pass columns that hr.theta made, or compact theta sketches of DataSketches.",
+            ) from error
         if not self.bounds:
             return round(value)
         return {"value": round(value), "low": int(low), "high": max(round(high), round(value))}
@@ -90,6 +98,7 @@ def theta_difference(sketch: Any, *without: Any) -> SketchFunction:
 
 def _function(name: str, arguments: tuple[Any, ...], bounds: bool = False) -> SketchFunction:
     check_installed(name)
+    arguments = tuple(_column(a) for a in arguments)
     sets = [a for a in arguments if isinstance(a, str)
             or (isinstance(a, SketchFunction) and a.name != COUNT)]  # fmt: skip
     least = 1 if name == COUNT else 2
@@ -102,3 +111,11 @@ def _function(name: str, arguments: tuple[Any, ...], bounds: bool = False) -> Sk
             site=call_site(),
         )
     return SketchFunction(name, arguments, bounds)
+
+
+def _column(argument: Any) -> Any:
+    """The name of a column that is passed as an expression."""
+    if isinstance(argument, Expr) and len(argument.columns) == 1:
+        (name,) = argument.columns
+        return name if argument.sql() == col(name).sql() else argument
+    return argument
