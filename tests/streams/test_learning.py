@@ -377,7 +377,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda s: s.key_by("k").drift("v"), "HR-PLAN-003"),
     (lambda s: s.drift("w"), "HR-EXPR-001"),
     (lambda s: s.learn(linear_model.LinearRegression(), target="v", features=["v"]),
-     "HR-PLAN-015"),
+     "HR-LEARN-012"),
     (lambda s: s.rename(prediction="n").learn(
         linear_model.LogisticRegression(), target="y", features=["v"]), "HR-PLAN-015"),
 ]  # fmt: skip
