@@ -8,6 +8,7 @@ import inspect
 import pytest
 
 import headrace as hr
+from headrace.api.topology import BoltInputs
 from headrace.errors import PlanError
 from headrace.expr import as_expr
 from headrace.hints import _ELSEWHERE, AGGREGATES, UnknownNameError
@@ -98,7 +99,7 @@ def test_asking_whether_there_is_a_name_and_copying_work():
 
 
 def test_every_hint_leads_somewhere():
-    kinds = (hr, hr.Stream, hr.KeyedStream, hr.Expr)
+    kinds = (hr, hr.Stream, hr.KeyedStream, hr.Expr, hr.Topology, BoltInputs)
     assert {n for n in _ELSEWHERE.values() if not any(hasattr(k, n) for k in kinds)} == set()
 
 

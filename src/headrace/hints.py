@@ -152,6 +152,8 @@ def no_such_name(
     elif (ours := aggregate(name)) and ours not in near:
         counts = "" if ours == "count" else '"x"'
         hint = f"Use agg(x=hr.{ours}({counts})) on a key or a window."
+    elif method in ("bolt", "spout") and method not in near:
+        hint = f'It is a method of topologies: hr.Topology("name").{method}(...).'
     elif what == "headrace" and (method or name in _METHODS) and method not in near:
         hint = f"It is a method of streams: stream.{method or name}(...)."
     else:
