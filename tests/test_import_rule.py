@@ -37,8 +37,9 @@ ROOMS = {
     "log": ("base",),
     "ops": ("base", "state.table"),  # an operator holds keyed tables, never files
     "plan": ("base", "ops"),
-    "sources": ("base", "state", "log"),
-    "sinks": ("base", "state", "log"),
+    "connect": ("base",),  # the doors to databases, lakes, brokers and servers
+    "sources": ("base", "state", "log", "connect"),
+    "sinks": ("base", "state", "log", "connect"),
     "api": ("base", "ops", "plan", "log", "sources", "sinks"),
     "epoch": JOB,
     "task": (*JOB, "epoch"),

@@ -1,17 +1,14 @@
 """A topic as an output: exactly once, because the log drops an append it has seen before.
 
-Rows are staged as Arrow files in the job's folder, as the topic will hold them: what a topic
-cannot hold fails its batch, and never one that is committed. Publishing appends them at once,
-under the producer that their references carry and the epoch as its sequence, so publishing again
-changes nothing, in any process, even after the output was renamed. Topics are not read here.
-Who has written to a topic, and how far, the log knows by its producers.
+An epoch is one append, under its producer and with the epoch as its sequence; who has written to a
+topic, and how far, the log knows by its producers. Topics are not read here.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,57 +21,36 @@ from headrace.schema import ddl_type
 from headrace.settings import Settings
 from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import (
-    EXACTLY_ONCE,
     Description,
-    EpochWriter,
-    HeldEpochs,
     OutputKind,
     OutputRequest,
     Reached,
-    Reference,
     Sink,
     Timelines,
     appends,
     bad_option,
     refuse_unknown,
 )
-from headrace.sinks.durable import Staging, check_writable, noted
+from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.durable import check_writable
 from headrace.sinks.formats import json_values, without_dictionaries
-from headrace.sinks.ownership import Identity
-from headrace.state.faults import point
-from headrace.state.manifest import FIRST
-
-# a producer that is a job's output: its folder's identity, its timeline, its id
-_OUTPUT = re.compile(r"([0-9a-f]{32})(?:@([0-9a-f]+))?/(.*)", re.DOTALL)
 
 
-class LogSink(Sink):
-    guarantee = EXACTLY_ONCE
-
-    def __init__(
-        self,
-        log: EmbeddedLog,
-        topic: str,
-        schema: pa.Schema,
-        staged: Path,
-        job: Identity,
-        name: str,
-        *,
-        id: str | None = None,
-        key: str | None = None,
-        partitions: int = 1,
-        append: bool = False,
-    ) -> None:
-        self.schema, self._log, self._topic = schema, log, topic
-        self._key, self._partitions, self._append_mode = key, partitions, append
-        self._identity, self._name = job, name
-        self._id = name if id is None else id
-        self._staging = Staging(staged)
+class LogSink(DeliveredSink):
+    def __init__(self, o: OutputRequest, log: EmbeddedLog) -> None:
+        super().__init__(o)
+        self._log, self._topic = log, o.rest
+        self._key: str | None = o.options.get("key")
+        self._partitions: int = o.options.get("partitions", 1)
         self._topic_id: str | None = None  # the id of the topic that was looked at last
         self._ends: dict[int, int] | None = None  # of its partitions, as of the last look
 
+    @property
+    def what(self) -> str:
+        return f"topic {self._topic!r}"
+
     def describe(self) -> Description:
-        mode = {"mode": "append"} if self._append_mode else {}
+        mode = {"mode": "append"} if self._appends else {}
         return {
             "kind": "log",
             "place": os.path.join(os.path.abspath(self._log.root), self._topic),
@@ -92,73 +68,31 @@ class LogSink(Sink):
                 f"output to topic {self._topic!r} has no column {self._key!r} to be its key",
                 f"It has: {', '.join(self.schema.names)}.",
             )
-        if self._partitions < 1:
-            raise OutputError(
-                "HR-OUTPUT-008",
-                f"output to topic {self._topic!r} has partitions={self._partitions}",
-                "A topic has at least one partition.",
-            )
         check_writable(Path(self._log.root))
-        try:
-            if self._topic not in self._log.topics():
-                return
-            topic_schema = self._log.describe(self._topic).schema
-            producers = self._log.producers(self._topic)
-        except LogError as cause:
-            raise _as_output(cause) from cause
+        with _as_output():
+            exists = self._topic in self._log.topics()
+            topic_schema = self._log.describe(self._topic).schema if exists else None
         if topic_schema is not None:
             _fit(self._topic, self.schema, topic_schema)
-        if not self._append_mode:
-            self._check_owner(producers)
-
-    def _check_owner(self, producers: Mapping[str, int]) -> None:
-        """Rows of another job's folder, or of an earlier life of this one, would be doubled."""
-        outputs = [m for p in sorted(producers) if (m := _OUTPUT.fullmatch(p))]
-        for match in outputs:
-            if match[1] != self._identity.known():
-                raise OutputError(
-                    "HR-OUTPUT-004",
-                    f"topic {self._topic!r} holds records that another job folder's output "
-                    f"{match[3]!r} wrote",
-                    "If it is this job that wrote them, start it with the job folder it had "
-                    "then (folder=, --folder on the command line). If not, write to another "
-                    'topic, or pass mode="append" to add to what is there.',
-                )
+        self.check_owner()
 
     def open(self) -> None:
-        try:
+        with _as_output():
             if self._topic not in self._log.topics():
                 self._log.create(
                     self._topic, self._partitions, self.schema, self._key, exist_ok=True
                 )
             self._ends = self._log.latest(self._topic)
-        except LogError as cause:
-            raise _as_output(cause) from cause
 
-    def held(self) -> HeldEpochs | None:
-        job = self._identity.known()
-        try:
-            exists = job is not None and self._topic in self._log.topics()
-            producers = self._log.producers(self._topic) if exists else {}
-        except LogError as cause:
-            raise _as_output(cause) from cause
-        own, all = Reached(), Reached()
-        for producer, epoch in producers.items():
-            match = _OUTPUT.fullmatch(producer)
-            if match is None or match[1] != job:
-                continue
-            timeline = match[2] or FIRST
-            all[timeline] = max(epoch, all.get(timeline, epoch))
-            if match[3] == self._id:
-                own[timeline] = epoch
-        return HeldEpochs(max(all.values(), default=0), own, all, final=True)
+    def producers(self) -> Mapping[str, int]:
+        with _as_output():
+            exists = self._topic in self._log.topics()
+            return self._log.producers(self._topic) if exists else {}
 
     def reached(self, epoch: int) -> bool:
         """Producers are looked up only if the topic was made again since the last call."""
-        try:
+        with _as_output():
             topic = self._log.describe(self._topic).id
-        except LogError as cause:
-            raise _as_output(cause) from cause
         if topic != self._topic_id:
             held = self.held()
             if held is None or held.number < epoch:
@@ -168,10 +102,8 @@ class LogSink(Sink):
 
     def beyond(self, timelines: Timelines) -> Reached:
         """Producers are looked up only if others have appended since the last call."""
-        try:
+        with _as_output():
             ends = self._log.latest(self._topic)
-        except LogError as cause:
-            raise _as_output(cause) from cause
         if ends == self._ends:
             return {}
         held = self.held()
@@ -180,54 +112,22 @@ class LogSink(Sink):
             self._ends = ends
         return beyond
 
-    def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        try:
-            rows = self._records(table.select(self.schema.names)) if table.num_rows else table
-        except LogError as cause:
-            raise _as_output(cause) from cause
-        references = self._staging.add(rows, epoch, unique)
-        producer = f"{self._identity.get()}/{self._id}"
-        return [{**r, "producer": producer} for r in references]
-
-    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
+    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         """One append for the epoch: a reader of the topic sees all of it or none."""
-        if not staged:
-            return
-        producer = _within(noted(staged[0], "producer"), writer.timeline)
-        rows = pa.concat_tables([self._staging.read(r) for r in staged])
-        point("sink.publish.read")
         try:
-            writer.check()
-            self._append(rows, producer, epoch)
+            typed = self._log.describe(self._topic).schema is not None
+            key = self._key if typed else None
+            acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":
-                raise _conflict(self._topic, self._name, epoch) from cause
-            raise _as_output(cause) from cause
-        point("sink.publish.appended")
-
-    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
-        held = self.held()
-        beyond = timelines.beyond(held.all) if held is not None else {}
-        if not beyond:
-            return f"output {self._name!r}: topic {self._topic!r} holds nothing that was given up"
-        first = min(timelines.upto(timeline) for timeline in beyond) + 1
-        return (
-            f"output {self._name!r}: a topic cannot take records back, so the rows of epochs "
-            f"{max(first, 1)} to {max(beyond.values())} will be in {self._topic!r} twice"
-        )
-
-    def discard(self, live: Set[str], upto: int | None = None) -> None:
-        self._staging.sweep(live, upto)
-
-    def _append(self, rows: pa.Table, producer: str, sequence: int) -> None:
-        typed = self._log.describe(self._topic).schema is not None
-        key = self._key if typed else None
-        acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+                raise self.conflict(epoch) from cause
+            raise _translated(cause) from cause
         self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in acks.items()}}
 
-    def _records(self, rows: pa.Table) -> pa.Table:
+    def records(self, rows: pa.Table) -> pa.Table:
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
-        schema = self._log.describe(self._topic).schema
+        with _as_output():
+            schema = self._log.describe(self._topic).schema
         if schema is not None:
             return _cast(self._topic, rows, schema)
         keys = pa.nulls(rows.num_rows, pa.binary())
@@ -249,10 +149,7 @@ def _check(o: OutputRequest) -> None:
 
 
 def _open(o: OutputRequest) -> Sink:
-    log = EmbeddedLog(Settings.load(log=o.options.get("log")).log)
-    options = {n: v for n, v in o.options.items() if n in ("key", "partitions")}
-    job, append = Identity(o.folder), appends(o)
-    return LogSink(log, o.rest, o.schema, o.staged, job, o.name, id=o.key, append=append, **options)
+    return LogSink(o, EmbeddedLog(Settings.load(log=o.options.get("log")).log))
 
 
 def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
@@ -261,12 +158,6 @@ def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
 
 
 LOG = OutputKind(_check, _open, _reopen)
-
-
-def _within(producer: str, timeline: str) -> str:
-    """The name of the producer in a timeline: each timeline has its own sequence."""
-    job, _, id = producer.partition("/")
-    return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
 
 
 def _fit(topic: str, rows: pa.Schema, topic_schema: pa.Schema) -> None:
@@ -304,16 +195,14 @@ def _cast(topic: str, rows: pa.Table, topic_schema: pa.Schema) -> pa.Table:
         ) from cause
 
 
-def _conflict(topic: str, output: str, epoch: int) -> OutputError:
-    return OutputError(
-        "HR-OUTPUT-013",
-        f"epoch {epoch} was published to topic {topic!r} with other records than the job's "
-        f"manifest names (output {output!r})",
-        "Another driver runs on a copy of the job's folder. Go on with one of the two: the "
-        "one whose rows the topic has.",
-    )
+@contextmanager
+def _as_output() -> Iterator[None]:
+    try:
+        yield
+    except LogError as cause:
+        raise _translated(cause) from cause
 
 
-def _as_output(cause: LogError) -> OutputError:
+def _translated(cause: LogError) -> OutputError:
     code = "HR-OUTPUT-006" if cause.code == "HR-LOG-006" else "HR-OUTPUT-010"
     return OutputError(code, cause.message, cause.hint)

@@ -1,0 +1,147 @@
+"""Outputs elsewhere: rows are staged in the job's folder, and delivered with their epoch.
+
+A task stages rows as the place will hold them: what it cannot hold fails the batch, and never one
+that is committed. The driver delivers an epoch at once, together with a record of who delivers
+(the producer: the job's identity, its timeline, the output's id) and up to which epoch. A producer
+and epoch that are recorded are not delivered again, in any process, even after the output was
+renamed. A place that stores no such record cannot say what it holds: it is at least once.
+
+A kind of output adds `what`, `producers` and `deliver`; `records`, `reached` and `beyond` if it
+can do better than the defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping, Set
+
+import pyarrow as pa
+
+from headrace.errors import OutputError
+from headrace.sinks.contract import (
+    EXACTLY_ONCE,
+    EpochWriter,
+    HeldEpochs,
+    OutputRequest,
+    Reached,
+    Reference,
+    Sink,
+    Timelines,
+    appends,
+)
+from headrace.sinks.durable import Staging, noted
+from headrace.sinks.ownership import Identity
+from headrace.state.faults import point
+from headrace.state.manifest import FIRST
+
+# a producer that is a job's output: its folder's identity, its timeline, its id; at rest
+_PRODUCER = re.compile(r"([0-9a-f]{32})(?:@([0-9a-f]+))?/(.*)", re.DOTALL)
+
+
+class DeliveredSink(Sink):
+    guarantee = EXACTLY_ONCE
+
+    def __init__(self, o: OutputRequest) -> None:
+        self.schema, self._name, self._id = o.schema, o.name, o.key
+        self._identity, self._staging = Identity(o.folder), Staging(o.staged)
+        self._appends = appends(o)
+
+    # what a kind of output adds
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """The place in words, for messages: "topic 'orders'"."""
+
+    @abstractmethod
+    def producers(self) -> Mapping[str, int]:
+        """Who has delivered to the place, and the last epoch of each. Changes nothing.
+
+        Empty if the place is not there yet."""
+
+    @abstractmethod
+    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
+        """Make the rows visible, all or none of them, and record the epoch of the producer.
+
+        Nothing happens if that epoch, or a later one, is recorded already; if it was recorded
+        with other rows and the place can tell, `conflict` is raised.
+        """
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        """The rows as the place will hold them; OutputError if it cannot hold one. In a task."""
+        return rows
+
+    # what they have in common
+
+    def check_owner(self) -> None:
+        """Rows of another job's folder, or of an earlier life of this one, would be doubled."""
+        outputs = [m for p in sorted(self.producers()) if (m := _PRODUCER.fullmatch(p))]
+        for match in () if self._appends else outputs:
+            if match[1] != self._identity.known():
+                raise OutputError(
+                    "HR-OUTPUT-004",
+                    f"{self.what} holds records that another job folder's output "
+                    f"{match[3]!r} wrote",
+                    "If it is this job that wrote them, start it with the job folder it had "
+                    "then (folder=, --folder on the command line). If not, write to another "
+                    'place, or pass mode="append" to add to what is there.',
+                )
+
+    def held(self) -> HeldEpochs | None:
+        job = self._identity.known()
+        own, all = Reached(), Reached()
+        for producer, epoch in self.producers().items() if job is not None else ():
+            match = _PRODUCER.fullmatch(producer)
+            if match is None or match[1] != job:
+                continue
+            timeline = match[2] or FIRST
+            all[timeline] = max(epoch, all.get(timeline, epoch))
+            if match[3] == self._id:
+                own[timeline] = epoch
+        return HeldEpochs(max(all.values(), default=0), own, all, final=True)
+
+    def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        rows = self.records(table.select(self.schema.names)) if table.num_rows else table
+        references = self._staging.add(rows, epoch, unique)
+        producer = f"{self._identity.get()}/{self._id}"
+        return [{**r, "producer": producer} for r in references]
+
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
+        if not staged:
+            return
+        producer = _within(noted(staged[0], "producer"), writer.timeline)
+        rows = pa.concat_tables([self._staging.read(r) for r in staged])
+        point("sink.publish.read")
+        writer.check()
+        self.deliver(rows, producer, epoch)
+        point("sink.publish.appended")
+
+    def discard(self, live: Set[str], upto: int | None = None) -> None:
+        self._staging.sweep(live, upto)
+
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
+        held = self.held()
+        beyond = timelines.beyond(held.all) if held is not None else {}
+        if not beyond:
+            return f"output {self._name!r}: {self.what} holds nothing that was given up"
+        first = min(timelines.upto(timeline) for timeline in beyond) + 1
+        return (
+            f"output {self._name!r}: what was delivered cannot be taken back, so the rows of "
+            f"epochs {max(first, 1)} to {max(beyond.values())} will be in {self.what} twice"
+        )
+
+    def conflict(self, epoch: int) -> OutputError:
+        return OutputError(
+            "HR-OUTPUT-013",
+            f"epoch {epoch} was published to {self.what} with other records than the job's "
+            f"manifest names (output {self._name!r})",
+            "Another driver runs on a copy of the job's folder. Go on with one of the two: the "
+            "one whose rows are there.",
+        )
+
+
+def _within(producer: str, timeline: str) -> str:
+    """The name of the producer in a timeline: each timeline has its own epochs."""
+    job, _, id = producer.partition("/")
+    return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
