@@ -50,6 +50,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.panes.firing": {"_BAND": 1, "_FEW_KEYS": 1, "_SHORT": 1, "_SPARSE": 1},
     "ops.panes.operator": {"_ENOUGH": 2},
     "ops.pattern.rules": {"WORD": 1},
+    "ops.process.calls_by_key": {"PIECE": 1},
     "ops.process.operator": {"BLOCK": 1},
     "ops.row_windows.store": {"FEW": 1},
     "ops.row_windows.work": {"_BAND": 1},

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from headrace.reads import columns_of_rows, columns_read, deletes, ignores
+from headrace.reads import columns_of_rows, columns_read, deletes, ignores, only_calls
 
 NAMES = ["a", "b", "c"]
 
@@ -256,3 +256,55 @@ def test_what_deletes_attributes(name):
 
 def test_what_is_no_function_deletes_nothing():
     assert not deletes(3) and not deletes(len)
+
+
+def emits(self, tup, collector):
+    for word in tup.text.split():
+        collector.emit((word,))
+
+
+def emits_later(self, tup, collector):
+    emit = collector.emit
+    emit(tup)
+
+
+def fails(self, tup, collector):
+    collector.emit(tup)
+    collector.fail(tup)
+
+
+def passes_it_on(self, tup, collector):
+    emits(self, tup, collector)
+    collector.emit(tup)
+
+
+def closes_over_it(self, tup, collector):
+    collector.emit(tup)
+    return lambda: collector.emit(tup)
+
+
+def looks_around(self, tup, collector):
+    collector.emit(locals())
+
+
+def replaces_it(self, tup, collector):
+    collector.emit(tup)
+    collector = tup
+    collector.emit(tup)
+
+
+@pytest.mark.parametrize(
+    ("fn", "only"),
+    [
+        (emits, True),
+        (emits_later, True),
+        (fails, False),
+        (passes_it_on, False),
+        (closes_over_it, False),
+        (looks_around, False),
+        (replaces_it, False),
+        (partial(emits, None), False),
+    ],
+)
+def test_a_method_is_all_that_is_used_of_an_argument(fn, only):
+    assert only_calls(fn, "emit", place=2, count=3) is only

@@ -52,8 +52,14 @@ def digest(params: Mapping[str, Any], place: Path) -> Digest:
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
-    import headrace as hr
     from bench.with_headrace import drain
+
+    return drain(job(params, place), place, params["batch"], params["cores"])
+
+
+def job(params: Mapping[str, Any], place: Path) -> Any:
+    """The process function with a value for each sensor."""
+    import headrace as hr
 
     class Changes(hr.KeyedProcess):
         n = hr.value(int, default=0)
@@ -69,7 +75,7 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     readings = job.read(f"files:{params['folder']}", schema=SCHEMA, time="at", in_order=True)
     changes = readings.key_by("sensor").process(Changes(), unbounded=True, name="changes")
     changes.write(f"files:{place}/out", format="parquet", name="out")
-    return drain(job, place, params["batch"], params["cores"])
+    return job
 
 
 def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:

@@ -76,7 +76,3 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     driver.close()
     emitted = driver.output("out").num_rows
     return {"rate": batch * (batches - 1) / lasted, "emitted": emitted}
-
-
-def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
-    raise NotImplementedError("nothing to compare with")

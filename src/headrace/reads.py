@@ -51,6 +51,12 @@ def ignores(fn: Callable[..., Any], place: int, count: int) -> bool:
     return _attributes(fn, place, count) == set()
 
 
+def only_calls(fn: Callable[..., Any], method: str, place: int, count: int) -> bool:
+    """Whether a function surely does nothing with its argument number `place` of `count` but call
+    this method of it."""
+    return _attributes(fn, place, count, ("LOAD_ATTR", "LOAD_METHOD")) == {method}
+
+
 def deletes(fn: Any) -> bool:
     """Whether a function, or one within it, deletes attributes."""
     code = fn if isinstance(fn, types.CodeType) else getattr(fn, "__code__", None)
@@ -99,7 +105,9 @@ def _touches(step: dis.Instruction, name: str) -> bool:
     return name in (step.argval if isinstance(step.argval, tuple) else (step.argval,))
 
 
-def _attributes(fn: Callable[..., Any], place: int, count: int) -> set[str] | None:
+def _attributes(
+    fn: Callable[..., Any], place: int, count: int, reading: Sequence[str] = ("LOAD_ATTR",)
+) -> set[str] | None:
     """The attributes it reads of the row; None if it may do more with it."""
     if not isinstance(fn, types.FunctionType):
         return None
@@ -114,7 +122,7 @@ def _attributes(fn: Callable[..., Any], place: int, count: int) -> set[str] | No
             continue
         touched = step.argval if isinstance(step.argval, tuple) else (step.argval,)
         plain = step.opname.startswith("LOAD_FAST") and touched.index(row) == len(touched) - 1
-        if not plain or after.opname != "LOAD_ATTR":
+        if not plain or after.opname not in reading:
             return None
         attributes.add(after.argval)
     return attributes

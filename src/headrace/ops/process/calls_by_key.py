@@ -12,6 +12,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headrace.ops.process.shared_maps import SharedMapGuard
 from headrace.rows import RowCopier, as_rows
 
 DueTimers = list[tuple[int, int]]  # times and domains, a heap
+PIECE = 16_384  # rows of a key that are Python objects at a time, where it may have many
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class KeyPass:
         self._work, self._step = rows_by_key, step
         self._values, self._has_ttl = values, bool(values.with_ttl)
         self._copier, self._quick = copier, tuple if copier.plain else None
-        self._rows = rows_by_key.rows(columns)
+        self._columns = columns
         self._at_once = getattr(type(function), "rows_at_once", False)
         self._every_key = getattr(type(function), "_every_key", False)
         self._ignores_context = ignores_context  # no method looks at its context
@@ -84,6 +86,10 @@ class KeyPass:
         self.armed: set[Timer] = set()
         self.cancelled: set[Timer] = set()
         self.faults: list[Fault] = []
+
+    @cached_property
+    def _rows(self) -> list[Any]:
+        return self._work.rows(self._columns)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -169,16 +175,18 @@ class KeyPass:
     def _call_as_it_does(self, key_id: int, indexes: range, due: DueTimers) -> None:
         """Calls of a class that has a loop of its own over the rows of a key."""
         assert self._life is not None
-        ports = self._work.ports[indexes.start : indexes.stop].tolist()
-        several = len(self._handlers) > 1
-        if not several:
+        inputs = None
+        if len(self._handlers) > 1:
+            ports = self._work.ports[indexes.start : indexes.stop].tolist()
+            inputs = [self._handlers[port][1] for port in ports]
+        else:
             self._call.input = self._handlers[0][1]
         self._life[2](
             self._one,
             self._call,
-            self._rows[indexes.start : indexes.stop],
+            self._work.rows_of_key(key_id, self._columns, PIECE),
             self._times[indexes.start : indexes.stop],
-            [self._handlers[port][1] for port in ports] if several else None,
+            inputs,
             self.outs,
             self.places.of,
             indexes.start,

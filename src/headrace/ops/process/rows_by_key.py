@@ -85,6 +85,23 @@ class RowsByKey:
                     every[place] = row
         return every
 
+    def rows_of_key(self, key_id: int, seen: Sequence[pa.Table | None], size: int) -> Iterator[Any]:
+        """The rows of a key, of which `size` are Python objects at a time."""
+        first, end = self.starts[key_id], self.starts[key_id + 1]
+        for lo in range(first, end, size):
+            hi = min(lo + size, end)
+            piece = RowsByKey(
+                self.keys.slice(key_id, 1),
+                self.hidden.slice(lo, hi - lo),
+                [0, hi - lo],
+                self.ports[lo:hi],
+                self.indexes[lo:hi],
+                self.no_time,
+                [[]],
+                self.by,
+            )
+            yield from piece.rows(seen)
+
     def _only_rows(self, rows: pa.Table, by: Sequence[str]) -> list[Any]:
         """The rows of the only input: a key's text becomes an object once, not in every row."""
         keys = {n: k for n, k in zip(by, self.keys.columns[1:], strict=True) if _repeats(k.type)}

@@ -8,7 +8,7 @@ where the code shows it when the program is built, otherwise when it happens.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from headrace.ops.topology.attributes import (
 )
 from headrace.ops.topology.groupings import TO
 from headrace.ops.topology.waiting import TupleFailedError, Waiting
+from headrace.reads import only_calls
 from headrace.rows import RowCopier
 from headrace.schema import SchemaLike
 
@@ -110,6 +111,11 @@ class Collector(Call):
     def stream(self) -> str:
         """The stream that the tuple came by."""
         return self._labels[self.input][1]
+
+    @property
+    def has_one_stream(self) -> bool:
+        """Whether the bolt can emit to nothing but `output`."""
+        return not self._direct and not self.outputs
 
     def emit(self, values: Any, stream: str = DEFAULT, anchors: Any = None) -> None:
         """Emit a tuple: a tuple, list, dict or dataclass of the declared fields.
@@ -257,7 +263,7 @@ def _undeclared(kind: type[Bolt], attributes: Mapping[str, Any]) -> dict[str, An
 def run_tuples(
     bolt: Bolt,
     ctx: Collector,
-    tuples: Sequence[Any],
+    tuples: Iterable[Any],
     times: Sequence[Any],
     inputs: Sequence[str] | None,
     outs: list[Any],
@@ -268,7 +274,7 @@ def run_tuples(
     """Process the tuples of a task. What is emitted goes to `outs` at once, and the number of its
     tuple, from `first` on, to `places`; `apply` takes what was emitted to other streams."""
     process, side_rows, done = type(bolt).process, ctx.side_rows, len(outs)
-    called = zip(range(first, first + len(tuples)), tuples, times, strict=True)
+    called = zip(range(first, first + len(times)), tuples, times, strict=True)
     if bolt.acks:
         for ctx.place, tup, ctx.time in called:
             if inputs is not None:
@@ -279,6 +285,9 @@ def run_tuples(
             apply(ctx.place)
         return
     ctx._out = outs
+    if inputs is None and ctx.has_one_stream and only_calls(process, "emit", place=2, count=3):
+        _run_emitting(bolt, process, ctx, tuples, outs, places, first)
+        return
     for place, tup, ctx.time in called:
         ctx.place = place
         if inputs is not None:
@@ -295,6 +304,45 @@ def run_tuples(
             done = count
         if side_rows:
             apply(place)
+
+
+def _run_emitting(
+    bolt: Bolt,
+    process: Callable[..., Any],
+    ctx: Collector,
+    tuples: Iterable[Any],
+    outs: list[Any],
+    places: list[int],
+    first: int,
+) -> None:
+    """The same where nothing but `emit` of the collector is used: it need not know the tuple."""
+    emitter, done = _Emitter(ctx, outs), len(outs)
+    for place, tup in enumerate(tuples, first):
+        if process(bolt, tup, emitter) is not None:
+            raise TypeError("process returned something")
+        if (count := len(outs)) != done:
+            if count == done + 1:
+                places.append(place)
+            else:
+                places.extend([place] * (count - done))
+            done = count
+
+
+class _Emitter:
+    """The `emit` of a collector, without the way to it."""
+
+    __slots__ = ("emit",)
+
+    def __init__(self, ctx: Collector, outs: list[Any]) -> None:
+        quick, append, slowly = ctx._quick, outs.append, ctx.emit
+
+        def emit(values: Any, stream: str = DEFAULT, anchors: Any = None) -> None:
+            if type(values) is quick and stream == DEFAULT:
+                append(values)
+            else:
+                slowly(values, stream, anchors)
+
+        self.emit = emit
 
 
 class BoltMeta(ProcessMeta):
