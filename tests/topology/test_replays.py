@@ -16,6 +16,7 @@ import headrace as hr
 from headrace.inspect.why import why
 from headrace.look.in_process import Driver
 from headrace.plan.program import build
+from headrace.state.epochs import EpochLog
 from headrace.state.faults import hooked
 from headrace.testing import Harness, drive
 
@@ -326,6 +327,47 @@ def test_a_driver_that_dies_anywhere_repeats_nothing(at: int, tmp_path: Path) ->
     assert [r["error"] for r in driver.output("letters").to_pylist()] == [
         error for _, error in dead
     ]
+
+
+class Words(hr.Bolt):
+    output = "word string"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        for word in tup.text.split():
+            collector.emit((word,))
+
+
+class Picky(hr.Bolt):
+    """Fails a word as long as it has an attempt left: "bad3" fails three times."""
+
+    output = "word string"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if tup.word.startswith("bad") and collector.attempt < int(tup.word[3:]):
+            raise RuntimeError(tup.word)
+        collector.emit((tup.word,))
+
+
+def test_a_record_whose_tuples_die_in_several_epochs_is_one_dead_record(tmp_path: Path) -> None:
+    topology = hr.Topology("words")
+    topology.spout("texts", "log:texts", schema="text string")
+    topology.bolt("words", Words()).shuffle("texts")
+    for name, most in (("once", 0), ("twice", 1), ("often", 2)):
+        topology.bolt(name, Picky(), max_replays=most, backoff="1s").shuffle("words")
+        topology.bolt(f"of {name}", "collect:").shuffle(name)
+    topology.dead.write("collect:", name="letters")
+    with Harness(topology, folder=tmp_path) as test:
+        test.send("texts", [("bad9 good bad9",), ("good",), ("bad1",)])
+        assert test.progress is not None
+        assert test.progress.counts["texts"]["dead"] == 2  # of `once`
+        test.crash()
+        for _ in range(4):
+            test.advance("4s")
+        counts = {fate: n for fate, n in test.progress.counts["texts"].items() if n}
+        assert counts == {"read": 3, "used": 1, "dead": 2}  # only "good" was used
+        latest = EpochLog(tmp_path / "job").latest()
+        assert latest is not None and latest.settled is None  # nothing waits any more
+        assert len(test._all("dead:letters")) == 3 * 2 + 1
 
 
 # a changed program

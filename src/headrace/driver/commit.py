@@ -20,7 +20,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, Clock
 from headrace.driver.start_checks import output_lost, output_overtaken
 from headrace.epoch.accounting import FATES
 from headrace.epoch.bundle import DEAD, Bundle, as_written
-from headrace.epoch.report import Report, Total, add_up
+from headrace.epoch.report import Report, Settled, Total, add_up
 from headrace.epoch.values import Offset, watermark_of
 from headrace.errors import RunError, StateError
 from headrace.ops.contract import WINDOWS_SEEN
@@ -60,9 +60,10 @@ class Committer:
         if reports[0].replay:
             manifest = self._log.read(epoch)
         else:
-            total = add_up(reports)
+            before = self._log.read(epoch - 1) if epoch > 1 else Manifest()
+            total = add_up(reports, before.settled or ())
             self._check_held(total)
-            manifest = self._manifest(epoch, reports[0].attempt, total, end)
+            manifest = self._manifest(before, epoch, reports[0].attempt, total, end)
             self._log.commit(manifest)
             point("commit.manifest")
         self.publish(manifest)
@@ -145,11 +146,13 @@ class Committer:
         for sink in self._sinks.values():
             sink.discard(live, upto)
 
-    def _manifest(self, epoch: int, attempt: str, total: Total, end: Offset) -> Manifest:
-        before = self._log.read(epoch - 1) if epoch > 1 else Manifest()
+    def _manifest(
+        self, before: Manifest, epoch: int, attempt: str, total: Total, end: Offset
+    ) -> Manifest:
         splits = [_advanced(s, total) for s in end.splits]
         present = {(s.input, s.name) for s in splits}
         absent = [s for s in before.splits if (s.input, s.name) not in present]
+        ops = self._ops(before, total)
         return Manifest(
             epoch=epoch,
             token=self._token,
@@ -162,7 +165,7 @@ class Committer:
             next_split=before.next_split,
             watermark=max(self._watermark(splits, end.clock), before.watermark),
             ended=self._ended(splits, total),
-            ops=self._ops(before, total),
+            ops=ops,
             state=self._state(before, total),
             outputs={name: refs for name, refs in total.staged.items() if refs},
             reads=self._bundle.reads,
@@ -181,6 +184,7 @@ class Committer:
             rows=_plus(before.rows, total.rows),
             metrics=_added(before.metrics, total.metrics),
             timing={phase: round(ms, 1) for phase, ms in total.timing.items()},
+            settled=_still_open(total.settled, ops),
         )
 
     def _ended(self, splits: Sequence[Split], total: Total) -> bool:
@@ -219,6 +223,17 @@ class Committer:
             whole = SlotState.from_json(stored) if stored else SlotState.empty(self._slots)
             state[table] = whole.apply([SlotState.from_json(p) for p in parts]).to_json()
         return state
+
+
+def _still_open(
+    settled: Sequence[Settled], ops: Mapping[str, StepFacts]
+) -> tuple[Settled, ...] | None:
+    """Of fates that were counted, those of records that may wait in a step; None if there are
+    none."""
+    oldest = min((f.oldest for f in ops.values() if f.oldest is not None), default=None)
+    if oldest is None:
+        return None
+    return tuple(fate for fate in settled if fate[4] >= oldest) or None
 
 
 def _advanced(split: Split, total: Total) -> Split:

@@ -16,6 +16,9 @@ from headrace.epoch.branched_records import branch_corrections
 from headrace.epoch.values import Offset
 from headrace.state.manifest import StepFacts
 
+Settled = tuple[str, str, str, int, int]  # input, split, fate, first and last offset
+_DEAD = "dead"
+
 
 @dataclass(slots=True)
 class Report:
@@ -32,8 +35,8 @@ class Report:
     state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
     ops: dict[str, StepFacts] = field(default_factory=dict)  # next, watermark, held
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
-    # input, split, fate, first and last offset: records that did not count as used, but were
-    several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    # records that did not count as used, but were
+    several: list[Settled] = field(default_factory=list)
     # input, split, fate, offsets: what became of records that take several branches
     branched: list[tuple[str, str, str, str]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
@@ -65,12 +68,14 @@ class Total:
     examples: dict[str, dict[str, str]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    settled: list[Settled] = field(default_factory=list)  # see the manifest
 
 
-def add_up(reports: Iterable[Report]) -> Total:
+def add_up(reports: Iterable[Report], settled: Iterable[Settled] = ()) -> Total:
+    """The reports of an epoch; `settled` are fates that earlier ones have counted."""
     total = Total()
     dead: set[tuple[str, str, int]] = set()
-    several: list[tuple[str, str, str, int, int]] = []
+    several: list[Settled] = []
     branched: list[tuple[str, str, str, str]] = []
     for report in reports:
         for name, counts in report.inputs.items():
@@ -88,19 +93,23 @@ def add_up(reports: Iterable[Report]) -> Total:
         for name, facts in report.ops.items():
             total.ops[name] = _joined(total.ops.get(name), facts)
         dead.update((i, s, o) for i, s, o in report.dead)
-        several += report.several
+        several += [(i, s, fate, lo, hi) for i, s, fate, lo, hi in report.several]
         branched += report.branched
         total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)
-    counted = _Fates(several) if dead else None
-    for name, split, offset in dead:  # which failed below the source, where they had counted
+    earlier = list(settled)
+    died = {(name, split, first) for name, split, fate, first, _ in earlier if fate == _DEAD}
+    counted = _Fates([*(s for s in earlier if s[2] != _DEAD), *several]) if dead else None
+    for name, split, offset in dead - died:  # they failed below the source, where they had counted
         assert counted is not None
-        total.inputs[name].update({"dead": 1})
+        total.inputs[name].update({_DEAD: 1})
         total.inputs[name].subtract({counted.of(name, split, offset): 1})
     for name, counts in branch_corrections(branched, dead):
         total.inputs[name].update(counts)
+    fresh = [(name, split, _DEAD, offset, offset) for name, split, offset in sorted(dead - died)]
+    total.settled = [*earlier, *several, *fresh]
     return total
 
 
@@ -130,5 +139,10 @@ def _joined(total: StepFacts | None, facts: StepFacts) -> StepFacts:
         wake=min(total.wake, facts.wake),
         held=total.held + facts.held,
         tasks=facts.tasks,
-        holds=min((h for h in (total.holds, facts.holds) if h is not None), default=None),
+        holds=_least(total.holds, facts.holds),
+        oldest=_least(total.oldest, facts.oldest),
     )
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((n for n in numbers if n is not None), default=None)

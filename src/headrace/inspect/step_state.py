@@ -60,13 +60,15 @@ class StepState:
     @property
     def key(self) -> pa.Schema:
         """The columns that a row is found by."""
-        shown = self.to_arrow().schema
         if self.part:
-            names, schema = self.node.operator().side_views()[self.part], shown
+            names, schema = self.node.operator().side_views()[self.part], self.to_arrow().schema
         else:
             names, schema = self.node.keys[0], self.node.inputs[0].schema
-            if not set(names) <= set(shown.names):  # it shows something of all keys together
-                names = ()
+            of_no_key = {
+                n: _only(t, np.zeros(0, np.uint64)) for n, t in self.snapshot.tables.items()
+            }
+            if not set(names) <= set(self._seen(of_no_key).column_names):
+                names = ()  # it shows something of all keys together
         return pa.schema([schema.field(name) for name in names])
 
     @property

@@ -57,6 +57,7 @@ class EpochStep:
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
     holds: int | None = None  # the oldest event time of rows that it will emit for later
+    oldest: int | None = None  # the first offset of records that wait in it to be processed again
     newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `tables.py`
     task: int = 0  # which of the tasks this is

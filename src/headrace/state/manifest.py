@@ -61,6 +61,7 @@ class StepFacts:
     version: int | None = None  # of the format of its state
     tasks: int | None = None  # how many tasks its operator state is that of, if it has any
     holds: int | None = None  # the oldest event time of rows that wait in it to be emitted
+    oldest: int | None = None  # the first offset, of any split, of records that wait in it
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _STEP}
@@ -151,6 +152,9 @@ class Manifest:
     rows: Mapping[str, int] = field(default_factory=dict)  # written by output
     metrics: Counts = field(default_factory=dict)  # the user's, by step
     timing: Mapping[str, float] = field(default_factory=dict)  # ms by phase, of this epoch
+    # Fates of records that may yet meet another, because something of them waits:
+    # input, split, fate, first and last offset
+    settled: tuple[tuple[str, str, str, int, int], ...] | None = None
     # Only where a changed program, or going back, has been recorded:
     dropped: tuple[str, ...] | None = None
     rewound: Counts | None = None  # by place and timeline: what is given up and stays there
@@ -175,6 +179,8 @@ class Manifest:
             values[name] = {n: kind.from_json(f) for n, f in body[name].items()}
         values |= {name: tuple(body[name]) for name in _NAMES if name in body}
         values["splits"] = tuple(map(Split.from_json, body["splits"]))
+        if "settled" in body:
+            values["settled"] = tuple((i, s, f, lo, hi) for i, s, f, lo, hi in body["settled"])
         values["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
         return Manifest(content["epoch"], content["token"], content["attempt"], **values)
 

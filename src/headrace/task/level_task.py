@@ -174,7 +174,13 @@ class _LevelTask:
         rows_held = sum(t.rows_held for t in step.tables.values())
         tasks = self._epoch.tasks if operator.by_task else None
         facts = StepFacts(
-            step.after, step.next, step.wake, rows_held, tasks=tasks, holds=step.holds
+            step.after,
+            step.next,
+            step.wake,
+            rows_held,
+            tasks=tasks,
+            holds=step.holds,
+            oldest=step.oldest,
         )
         self._report.ops[node.name] = facts
         for port, tables in step.sides.items():

@@ -2,8 +2,8 @@
 
 What waits is state of the bolt's task, committed with the epoch: the tuple as it arrived, with its
 place, so that the next attempt finds it as the first did. A row says itself which columns it has:
-a changed program reads what it can, and what it cannot is a dead letter. Two narrow tables find
-what is due by the clock, and the oldest event time, which holds later steps back.
+a changed program reads what it can, and what it cannot is a dead letter. Narrow tables find what
+is due by the clock, the oldest event time, which holds later steps back, and the first offset.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE, TIMES = "waiting", "waiting_due", "waiting_times"  # at rest, as all below
+OFFSETS = "waiting_offsets"
 FAILED, UNACKED = "failed", "unacked"
 _KEY = pa.schema([("task", pa.int64()), ("id", pa.string())])
 _HELD = pa.list_(pa.struct([("stream", pa.string()), ("rows", pa.binary())]))
@@ -41,6 +42,7 @@ _TABLES = (
     TableSpec(WAITING, _KEY, _VALUE, optional=True),
     TableSpec(DUE, _KEY, pa.schema([]), timed=True, optional=True),
     TableSpec(TIMES, _KEY, pa.schema([]), timed=True, optional=True),
+    TableSpec(OFFSETS, _KEY, pa.schema([]), timed=True, optional=True),
 )
 _MOST_DOUBLINGS = 20  # of the back-off
 
@@ -81,6 +83,11 @@ class Waiting:
     def time(self) -> int:
         known = TIME in self.row.column_names and self.row[TIME][0].as_py() is not None
         return int(self.row[TIME][0].as_py()) if known else MIN_TIME
+
+    @property
+    def offset(self) -> int:
+        known = OFFSET in self.row.column_names
+        return int(self.row[OFFSET][0].as_py()) if known else MAX_TIME
 
     def placed(self, rows: pa.Table, timed: bool) -> pa.Table:
         """Rows that it was waiting for, with its event time and origin."""
@@ -129,6 +136,8 @@ class WaitingTuples:
         step.tables[WAITING].put(keys)
         step.tables[DUE].put(keys.append_column(TIME, keys["due"]))
         step.tables[TIMES].put(keys.append_column(TIME, keys["time"]))
+        offsets = pa.array([t.offset for t in tuples], pa.int64())
+        step.tables[OFFSETS].put(keys.append_column(TIME, offsets))
 
     def take_due(self, step: EpochStep) -> list[Waiting]:
         """Remove what is due by the clock, and return it."""
@@ -168,7 +177,7 @@ class WaitingTuples:
         step.tables[WAITING].delete(rows.select([HASH, *_KEY.names]))
         step.tables[DUE].delete(rows.append_column(TIME, rows["due"]))
         step.tables[TIMES].delete(rows.append_column(TIME, rows["time"]))
-        return [
+        tuples = [
             Waiting(
                 row=_table(r["tuple"]),
                 task=r["task"],
@@ -183,14 +192,18 @@ class WaitingTuples:
             )
             for r in rows.to_pylist()
         ]
+        offsets = pa.array([t.offset for t in tuples], pa.int64())
+        step.tables[OFFSETS].delete(rows.append_column(TIME, offsets))
+        return tuples
 
     def look_ahead(self, step: EpochStep) -> None:
-        """When the next one is due, and the oldest event time that waits."""
+        """When the next one is due, and the oldest event time and offset that wait."""
         if not step.tables[WAITING].rows_held:
             return
         due = _first(step.tables[DUE])
         step.wake = min(step.wake, MAX_TIME if due is None else due)
         step.holds = _first(step.tables[TIMES]) if self._timed else None
+        step.oldest = _first(step.tables[OFFSETS])
 
     # what becomes of a failure
 
