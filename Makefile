@@ -18,7 +18,7 @@ demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 
 test: check ## everything that must hold: style, types, tests
 	@echo "headrace: pytest (starts Spark once)"
-	@$(SPARK) $(BIN)/python -m pytest $(ARGS)
+	@$(SPARK) $(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tools.run_tests)
 
 check: ## style and types only (no Java, seconds)
 	@$(READY) echo "headrace: ruff, mypy"
