@@ -21,6 +21,12 @@ except ImportError as cause:
         "Install it: pip install 'headrace[testing]'.",
     ) from cause
 
+pytest.register_assert_rewrite(
+    "headrace.testing.input_suite",
+    "headrace.testing.output_suite",
+    "headrace.testing.output_drivers",
+)
+
 if TYPE_CHECKING:
     from headrace.testing import Harness
 

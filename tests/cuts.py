@@ -457,6 +457,19 @@ OTHERS: dict[str, dict[str, str]] = {
     "testing.harness": {
         "Harness.__init__(tasks)": "the user's",
     },
+    "testing.input_suite": {
+        "chunks(pieces)": "how a test reads",
+        "read_split(pieces)": "how a test reads",
+        "read_split(rows)": "how a test reads",
+    },
+    "testing.output_drivers": {
+        "EPOCHS": "how much a test writes",
+        "expected(tasks)": "how much a test writes",
+        "stage(tasks)": "how much a test writes",
+    },
+    "testing.output_suite": {
+        "_EVERY": "how much a test tries",
+    },
     "testing.strategies": {
         "_SECOND": "ms",
         "scripts(splits)": "what is drawn",

@@ -4,7 +4,7 @@ Every page is one program, run from top to bottom in a folder of its own:
 
 - a ```python block is run; a ```text block right after it is what it prints;
 - a block whose first line is a comment with a file's name is also kept under that name;
-- functions called `test_...` are run by pytest;
+- functions called `test_...`, and classes called `Test...`, are run by pytest;
 - a ```console block is typed: `$ headrace ...` is run, other commands are not; what follows
   is what is printed (standard error included); `...` is any text, on its own any lines; `^C`
   on a line of its own is pressed when what is shown before it has been printed.
@@ -134,7 +134,7 @@ def play(page: str, text: str) -> None:
                 wanted = shown.replace(CTRL_C, "")
                 right = matches(result.output, wanted) if shown else result.exit_code == 0
                 assert right, f"$ {shlex.join(command)}\n{result.output}"
-    if any(name.startswith("test_") for name in names):
+    if any(name.startswith(("test_", "Test")) for name in names):
         Path("test_page.py").write_text("\n".join(b.text for b in found if b.kind == "python"))
         assert pytest.main(["-q", "-p", "no:cacheprovider", "test_page.py"]) == 0
 

@@ -63,7 +63,7 @@ DOORS = {
     "py4j": ("engine/*",),
     "duckdb": ("kernel/duckdb",),
     "sqlglot": ("expr/*", "kernel/*"),
-    "cloudpickle": ("engine/*",),
+    "cloudpickle": ("engine/*", "testing/input_suite", "testing/output_drivers"),
     "confluent_kafka": ("log/kafka*",),
     "datasketches": ("ops/sketch/library",),
     "river": ("ops/learn/library",),

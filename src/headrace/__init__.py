@@ -87,8 +87,8 @@ from headrace.ops.window.assigners import WindowAssigner, cumulating, everything
 from headrace.ops.window.calendar import calendar
 from headrace.ops.window.evictors import keep, keep_last, keep_near
 from headrace.ops.window.process import WindowProcess, window_value
-from headrace.sinks import collected, read_output
-from headrace.sources import generate, rows
+from headrace.sinks import Output, collected, read_output
+from headrace.sources import Input, generate, rows
 from headrace.sources.spouts import Spout
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ __all__ = [
     "Expr",
     "FencedError",
     "HeadraceError",
+    "Input",
     "InputError",
     "Job",
     "JoinResult",
@@ -116,6 +117,7 @@ __all__ = [
     "KeyedStream",
     "LogError",
     "MatchResult",
+    "Output",
     "OutputError",
     "Pattern",
     "PlanError",

@@ -5,73 +5,28 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 import pytest
 
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
-from headrace.schema import schema_of
-from headrace.sinks import EpochWriter, Sink, collected, open_sink, read_output
-
-SCHEMA = schema_of("epoch bigint, n bigint, text string")
-ALONE = EpochWriter(1, lambda: None)  # the only driver there is
-
-
-@dataclass
-class Output:
-    """An output that can be opened again and again, and read by somebody else."""
-
-    open: Callable[[], Sink]
-    rows: Callable[[], list[tuple[Any, ...]]]
-
-
-def made(sink: Sink) -> Sink:
-    """The sink, once a start has checked and opened it."""
-    sink.check()
-    sink.open()
-    return sink
-
-
-def table(epoch: int, *numbers: int) -> pa.Table:
-    rows = [{"epoch": epoch, "n": n, "text": f'é "{n}"'} for n in numbers]
-    return pa.Table.from_pylist(rows, SCHEMA)
+from headrace.sinks import Sink, collected, open_sink, read_output
+from headrace.testing.output_drivers import ALONE as ALONE
+from headrace.testing.output_drivers import SCHEMA as SCHEMA
+from headrace.testing.output_drivers import OutputCase as Output
+from headrace.testing.output_drivers import expected as expected
+from headrace.testing.output_drivers import made as made
+from headrace.testing.output_drivers import stage as stage
+from headrace.testing.output_drivers import table as table
 
 
 def values(rows: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(c.to_pylist() for c in rows.columns), strict=True))
-
-
-def in_flight(references: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """References as a manifest keeps them."""
-    kept: list[dict[str, Any]] = json.loads(json.dumps(references))
-    return kept
-
-
-def stage(sink: Sink, epoch: int, tasks: int = 2, attempt: str = "a") -> list[dict[str, Any]]:
-    """What the tasks of an epoch stage; rows depend on the epoch only."""
-    found = []
-    for task in range(tasks):
-        work = pickle.loads(cloudpickle.dumps(sink))
-        rows = table(epoch, *(100 * epoch + 10 * task + i for i in range(3)))
-        found += work.stage(rows, epoch, f"{attempt}/{task}")
-    return in_flight(found)
-
-
-def expected(epochs: int, tasks: int = 2) -> list[tuple[Any, ...]]:
-    return sorted(
-        (e, n, f'é "{n}"')
-        for e in range(epochs)
-        for t in range(tasks)
-        for n in (100 * e + 10 * t + i for i in range(3))
-    )
 
 
 def files(tmp: Path, **options: Any) -> Output:

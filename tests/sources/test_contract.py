@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sources.reading import again, chunks, read_split, refusal
+from tests.sources.reading import snapshot
 
 from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
@@ -24,18 +25,20 @@ from headrace.sources.open import KINDS
 from headrace.sources.spouts import Spout, SpoutSource
 from headrace.state.loops import LoopFolder
 from headrace.state.manifest import FIRST
+from headrace.testing import InputCase, InputSuite
 from headrace.testing.script import FakeSource, Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
 COUNT = 2_500
 ROWS = [{"n": i, "name": f"row {i} é"} for i in range(COUNT)]
+LONG = [row | {"name": row["name"] * 80} for row in ROWS]
 
 
 @dataclass
-class Case:
-    """A source that can be opened again and again, as by a job that is restarted."""
+class Case(InputCase):
+    """An input that holds the rows above."""
 
-    open: Callable[[], Source]
+    rows: Sequence[dict[str, Any]] = tuple(ROWS)
 
 
 def put_json(folder: Path) -> None:
@@ -78,13 +81,16 @@ def log(typed: bool) -> Callable[[Path], Iterator[Case]]:
     return make
 
 
-def made(source: Source) -> Callable[[Path], Iterator[Case]]:
+def made(
+    source: Source, rows: Sequence[dict[str, Any]] = tuple(ROWS)
+) -> Callable[[Path], Iterator[Case]]:
     def make(tmp: Path) -> Iterator[Case]:
         clock = ManualClock(5)
         opened = [open_source(source, folder=str(tmp / "job"), name="in", clock=clock)]
         opened[0].latest(opened[0].splits()[0])
         clock.advance(10**9)
-        yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in", clock=clock))
+        again = partial(open_source, source, folder=str(tmp / "job"), name="in", clock=clock)
+        yield Case(again, rows)
 
     return make
 
@@ -179,7 +185,7 @@ def loop(tmp: Path) -> Iterator[Case]:
 
 CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
-    "memory in a file": made(rows([r | {"name": r["name"] * 80} for r in ROWS], SCHEMA)),
+    "memory in a file": made(rows(LONG, SCHEMA), LONG),
     "generate": made(generate(10, lambda i: ROWS[i], COUNT, schema=SCHEMA)),
     "json": files(put_json),
     "csv": files(put_csv),
@@ -200,122 +206,15 @@ def case(request, tmp_path, cuts) -> Iterator[Case]:
     yield from CASES[request.param](tmp_path)
 
 
-def expected(source: Source) -> list[dict[str, Any]]:
-    (split,) = source.splits()
-    first = read_split(source, split)[0]
-    long = len(first[0]["name"]) > 100
-    return [r | {"name": r["name"] * 80} for r in ROWS] if long else ROWS
+class TestEveryInput(InputSuite):
+    @pytest.mark.constants
+    def test_the_number_of_rows_is_about_right(self, case):
+        super().test_the_number_of_rows_is_about_right(case)
 
-
-@pytest.mark.parametrize(("size", "pieces"), [(1, 1), (130, 2), (999, 7), (10**6, 3)])
-def test_every_row_is_read_once_in_order_however_it_is_cut(case, size, pieces):
-    source = case.open()
-    (split,) = source.splits()
-    begin = source.start(split)
-    if size == 1:  # one at a time takes long: the first fifty will do
-        end = source.clamp(split, begin, source.latest(split), 50)
-        steps = list(_small_steps(source, split, begin, end))
-        assert steps[-1] == end and steps == sorted(set(steps))
-        return
-
-    assert read_split(source, split, None, size, pieces)[0] == expected(source)
-
-
-def _small_steps(source: Source, split: str, start: Any, end: Any) -> Iterator[Any]:
-    while start != end:
-        start = source.clamp(split, start, end, 1)
-        yield start
-
-
-def test_a_range_can_be_read_again_by_another_process_with_the_same_offsets(case):
-    source = case.open()
-    (split,) = source.splits()
-    a = source.clamp(split, source.start(split), source.latest(split), 700)
-    b = source.clamp(split, a, source.latest(split), 700)
-
-    first, second = chunks(source, split, a, b, 2), chunks(again(case.open()), split, a, b, 5)
-
-    assert pa.concat_tables(t for t, _ in first) == pa.concat_tables(t for t, _ in second)
-    assert [o for _, p in first for o in p] == [o for _, p in second for o in p]
-    assert all(a <= o < b for _, p in first for o in p)
-
-
-def test_a_restarted_source_goes_on_where_the_manifest_says(case):
-    source = case.open()
-    (split,) = source.splits()
-    at = source.clamp(split, source.start(split), source.latest(split), 900)
-    before = sum(t.num_rows for t, _ in chunks(source, split, source.start(split), at))
-    source.commit({split: at})
-
-    rest, offsets = read_split(case.open(), split, json.loads(json.dumps(at)))
-
-    assert rest == expected(case.open())[before:]
-    assert offsets[0] >= at
-
-
-def test_a_bounded_input_has_ended_exactly_at_its_end(case):
-    source = case.open()
-    (split,) = source.splits()
-    end = source.latest(split)
-
-    assert source.bounded
-    assert source.ended(split, end)
-    assert not source.ended(split, source.clamp(split, source.start(split), end, 10))
-
-
-@pytest.mark.constants
-def test_the_number_of_rows_is_about_right(case):
-    source = case.open()
-    (split,) = source.splits()
-    start, end = source.start(split), source.latest(split)
-
-    assert COUNT * 0.8 <= source.rows(split, start, end) <= COUNT * 1.2
-    assert source.rows(split, end, end) == 0
-    assert source.cut(split, end, end, 4) == []
-    assert source.clamp(split, end, end, 4) == end
-
-
-def test_a_place_can_be_named(case):
-    source = case.open()
-    (split,) = source.splits()
-    source.latest(split)
-
-    assert source.where(split, source.start(split))
-
-
-def test_an_input_that_has_become_shorter_is_refused(case):
-    source = case.open()
-    (split,) = source.splits()
-    end = source.latest(split)
-
-    error = refusal(source.rows, split, end + 1, end)
-    assert error.code == "HR-INPUT-007"
-    place = source.identity()["place"] or source.identity()["kind"]
-    assert source.in_words(split) in error.message and place.rpartition("/")[2] in error.message
-
-
-def test_an_input_is_what_it_was_however_often_it_is_opened(case):
-    first, second = case.open().identity(), again(case.open()).identity()
-
-    assert first == second == json.loads(json.dumps(first))
-    assert sorted(first) == ["kind", "place", "thing"]
-    assert all(isinstance(v, str) for v in first.values())
-
-
-def test_a_check_changes_nothing_and_is_content_with_where_a_job_may_stand(case, tmp_path):
-    source = case.open()
-    (split,) = source.splits()
-    start, end = source.start(split), source.latest(split)
-    middle = source.clamp(split, start, end, 900)
-    source.close()
-    fresh, before = case.open(), snapshot(tmp_path)
-
-    for offsets in ({}, {split: start}, {split: middle}, {split: end}):
-        fresh.check(offsets)
-
-    assert snapshot(tmp_path) == before
-    assert not fresh.has_more(split, end) and fresh.has_more(split, middle)
-    assert snapshot(tmp_path) == before
+    def test_a_position_that_the_input_has_not_reached_is_refused_at_the_start(self, case, request):
+        if request.node.callspec.params["case"] == "script":
+            pytest.skip("a script is what the test says")
+        super().test_a_position_that_the_input_has_not_reached_is_refused_at_the_start(case)
 
 
 def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
@@ -335,24 +234,6 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
         source.identity()
 
     assert snapshot(tmp_path) == before
-
-
-def test_a_position_that_the_input_has_not_reached_is_refused_at_the_start(case, request):
-    if request.node.callspec.params["case"] == "script":
-        pytest.skip("a script is what the test says")
-    source = case.open()
-    (split,) = source.splits()
-    end = source.latest(split)
-
-    assert refusal(source.check, {split: end + 1}).code in ("HR-INPUT-007", "HR-INPUT-009")
-
-
-def snapshot(folder: Path) -> dict[str, bytes | None]:
-    """Every file and folder there is, with what it holds."""
-    return {
-        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
-        for p in folder.rglob("*")
-    }
 
 
 def test_every_kind_of_input_passes_this_suite() -> None:

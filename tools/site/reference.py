@@ -87,7 +87,7 @@ def members(kind: type) -> list[str]:
 
 def _shown(kind: type, name: str) -> bool:
     owner = next((k for k in kind.__mro__ if name in vars(k)), object)
-    if name.startswith("_") or not owner.__module__.startswith("headrace"):
+    if name.startswith(("_", "test_")) or not owner.__module__.startswith("headrace"):
         return False
     if _elsewhere(kind, owner):
         return False

@@ -108,6 +108,7 @@ THEMES = (
         ":doc:`/docs/guide/log` and, for event time and watermarks, :doc:`/docs/guide/time`.",
         (
             *public("rows generate ingestion read_output collected EmbeddedLog watermarks"),
+            *public("Input Output"),
             *public("bounded monotonous punctuated custom", "headrace.watermarks"),
         ),
         ("TopicInfo", "Ack"),
@@ -205,7 +206,7 @@ THEMES = (
         (
             *public(
                 "Harness play Step Send Watermark Advance Idle Crash Restart End read_cases "
-                "run_case Case Mismatch drive Driver",
+                "run_case Case Mismatch drive Driver InputSuite InputCase OutputSuite OutputCase",
                 "headrace.testing",
             ),
             *public(
@@ -244,7 +245,9 @@ pytest finds them by itself where Headrace is installed.
 # Members that are called by Headrace itself, not by users.
 INTERNAL = {
     "Comparison": "check moves of",
+    "Input": "cut clamp decode encoding has_more idle in_words rows unsettled watermark where",
     "Job": "program",
+    "OutputSuite": "left_over two_drivers",
     "Pattern": "at_rest check endless resolved timed",
     "PlanError": "of",
     "Step": "do",

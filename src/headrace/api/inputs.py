@@ -32,8 +32,9 @@ from headrace.ops.watermarks import (
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
-from headrace.sinks import check_output
+from headrace.sinks import Output, check_output
 from headrace.sources import check_input, open_source
+from headrace.sources.own import check_own
 
 _LENGTHS = ("delay", "idle", "max_skew", "align")
 _ABOUT_ROWS = ("delay", "watermark", "idle", "max_skew", "align")  # in the order of `read`
@@ -236,8 +237,9 @@ def own_schema(
 
 
 def check_place(uri: object, method: str) -> None:
-    """Refuse what is neither the text of a place nor (to be read) a source."""
-    if isinstance(uri, str) or (method == "read" and hasattr(uri, "splits")):
+    """Refuse what is neither the text of a place nor an input or output that was made."""
+    made = hasattr(uri, "splits") if method == "read" else isinstance(uri, Output)
+    if isinstance(uri, str) or made:
         return
     example = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
     raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {example}.")
@@ -248,11 +250,16 @@ def check_kind(uri: object, method: str, options: Mapping[str, Any]) -> None:
 
     What is made in the program has its options where it is made.
     """
-    if isinstance(uri, str):
-        check_input(uri) if method == "read" else check_output(uri, options)
+    if method == "write":
+        if isinstance(uri, str | Output):
+            check_output(uri, options)
+    elif isinstance(uri, str):
+        check_input(uri)
     elif options:
         raise InputError(
             "HR-INPUT-013",
             f"an input that is made in the program has no option {next(iter(options))!r} here",
             "Pass it where the input is made: hr.rows(..., splits=2), hr.generate(..., seed=7).",
         )
+    else:
+        check_own(uri)

@@ -54,7 +54,7 @@ class MatchArguments:
         named = rules is not None or isinstance(self.patterns, Mapping)
         _judge(step, patterns, unbounded=self.unbounded)
         parts = None if rules is not None else parts_of(rows_in(p.group) for p in patterns.values())
-        selection = _Output(step, keys, parts, named).selection(self.select, self.output)
+        selection = _EmittedColumns(step, keys, parts, named).selection(self.select, self.output)
         more = {"timeouts": self.timeouts, "unbounded": self.unbounded}
         what = MatchSpec({}, None, (), selection, **more)
         with step.draft.attempt(step.site):
@@ -169,7 +169,7 @@ def _condition(step: StepBuilder, name: str, where: Any) -> Expr | Callable[[Any
     return step.condition(where, f"the part {name!r}")
 
 
-class _Output:
+class _EmittedColumns:
     """The columns of a match, worked out from what the user selects."""
 
     def __init__(

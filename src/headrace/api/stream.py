@@ -38,6 +38,7 @@ from headrace.plan.draft import Draft, place_name, points_somewhere
 from headrace.plan.nodes import LATE, Edge, Node, Stateful, Union, Write, late_port, step_of
 from headrace.printed import columns_html
 from headrace.schema import SchemaLike
+from headrace.sinks import Output
 
 
 @named_arguments
@@ -174,21 +175,22 @@ class Stream(
 
     def write(
         self,
-        uri: str,
+        uri: str | Output,
         *,
         format: str | None = None,
         name: str | None = None,
         was: str | None = None,
         **options: Any,
     ) -> None:
-        """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
+        """Send the rows to "log:topic", "files:path", "console:" ..., or to a `hr.Output` of your
+        own; as often as you like."""
         step = self._step(name, was)
         chosen = {**({"format": format} if format else {}), **options}
         with self._draft.attempt(step.site):
             check_place(uri, "write")
             check_kind(uri, "write", chosen)
-        place = place_name(uri) if points_somewhere(str(uri)) else ""
-        node = Write(schema=self.schema, uri=str(uri), options=chosen, **step.common())
+        place = place_name(str(uri)) if points_somewhere(str(uri)) else ""
+        node = Write(schema=self.schema, uri=uri, options=chosen, **step.common())
         step.add(node, "write", place)
 
     if not TYPE_CHECKING:

@@ -115,7 +115,7 @@ class Committer:
     def _as_written(self, manifest: Manifest) -> dict[str, Sink]:
         """The outputs that an earlier version of the program may have had, as it had them."""
         folder = str(self._log.folder)
-        return {n: as_written(n, manifest.writes, folder) for n in manifest.outputs}
+        return {n: as_written(n, manifest.writes, folder, self._bundle) for n in manifest.outputs}
 
     def _go_back(self, manifest: Manifest, newest: Manifest) -> list[str]:
         """Take back what outputs have of timelines that were given up."""

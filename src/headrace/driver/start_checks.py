@@ -329,7 +329,8 @@ def _refuse_other(inspection: Inspection) -> None:
         return
     for name, staged in inspection.manifest.outputs.items():
         if staged:
-            sink = as_written(name, inspection.manifest.writes, str(inspection.log.folder))
+            folder = str(inspection.log.folder)
+            sink = as_written(name, inspection.manifest.writes, folder, inspection.bundle)
             sink.check_same(inspection.epoch, staged)
 
 

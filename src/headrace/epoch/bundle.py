@@ -91,10 +91,18 @@ def open_dead(folder: str) -> Sink:
     return open_sink(f"files:{folder}/dead", DEAD_SCHEMA, {"format": "parquet"}, folder, DEAD)
 
 
-def as_written(name: str, written: Mapping[str, OutputFacts], folder: str) -> Sink:
-    """An output as a manifest describes it, to publish what that manifest promises."""
+def as_written(name: str, written: Mapping[str, OutputFacts], folder: str, bundle: Bundle) -> Sink:
+    """An output as a manifest describes it, to publish what that manifest promises.
+
+    One with secrets cannot be made of its description: it is the program's, if that is the same.
+    """
     if name not in written and name == DEAD:
         return open_dead(folder)
+    about, id = written[name].about, written[name].id
+    for current, facts in bundle.writes.items():
+        sink = bundle.sinks[current]
+        if sink.secret and facts.id == id and dict(facts.about) == dict(about):
+            return sink
     return reopen_sink(dict(written[name].about), folder, name, written[name].id)
 
 

@@ -162,20 +162,20 @@ def targets(graph: Graph) -> Problems:
     reads = {_place(n.uri) for n in graph if isinstance(n, Read) and isinstance(n.uri, str)}
     writes: dict[str, Write] = {}
     for node in graph:
-        if not isinstance(node, Write) or not node.uri.partition(":")[2]:
+        if not isinstance(node, Write) or not str(node.uri).partition(":")[2]:
             continue
-        place = _place(node.uri)
+        place = _place(str(node.uri))
         if place in reads:
             yield PlanError(
                 "HR-PLAN-009",
-                f"the job reads and writes {node.uri!r}",
+                f"the job reads and writes {str(node.uri)!r}",
                 "It would feed on its own output: write to another place.",
                 site=node.site,
             )
         if place in writes:
             yield PlanError(
                 "HR-PLAN-008",
-                f"two outputs write to {node.uri!r}: {writes[place].name!r} and {node.name!r}",
+                f"two outputs write to {str(node.uri)!r}: {writes[place].name!r} and {node.name!r}",
                 "Write to two places, or union the streams and write once.",
                 site=node.site,
             )

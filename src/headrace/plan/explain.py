@@ -153,7 +153,7 @@ def _mode(node: Node) -> str:
 def _output(program: Program, node: Write, guarantees: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": node.name,
-        "uri": node.uri,
+        "uri": str(node.uri),
         "input": port_name(node.inputs[0]),
         "level": program.level(node.name),
         "guarantee": guarantees.get(node.name),

@@ -140,7 +140,7 @@ def _(node: Chunks) -> str:
 @detail_of.register
 def _(node: Write) -> str:
     options = ", ".join(f"{k} {v}" for k, v in node.options.items())
-    return f"{node.uri}, {options}" if options else node.uri
+    return f"{node.uri}, {options}" if options else str(node.uri)
 
 
 def keyed_by(node: Stateful) -> str:

@@ -178,7 +178,7 @@ class Stateful(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Write(Node):
-    uri: str
+    uri: Any  # a text, or a user's own output: its text says its kind and place
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

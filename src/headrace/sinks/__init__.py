@@ -19,9 +19,11 @@ from headrace.sinks.open import (
     read_output,
     reopen_sink,
 )
+from headrace.sinks.own import Output
 
 __all__ = [
-    "AT_LEAST_ONCE", "EXACTLY_ONCE", "Description", "EpochWriter", "HeldEpochs", "Reference",
+    "AT_LEAST_ONCE", "EXACTLY_ONCE", "Description", "EpochWriter", "HeldEpochs", "Output",
+    "Reference",
     "Sink", "Timelines", "absolute", "check_output", "collected", "open_sink", "output_files",
     "read_output", "reopen_sink",
 ]  # fmt: skip

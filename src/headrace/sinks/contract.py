@@ -108,6 +108,7 @@ class EpochWriter:
 class Sink(Protocol):
     schema: pa.Schema
     loops: bool = False  # the job itself reads it
+    secret: bool = False  # what opens it is not all in its description
 
     @property
     def guarantee(self) -> str:

@@ -29,22 +29,26 @@ from headrace.sinks.files import COLLECT, FILES, collect_folder
 from headrace.sinks.formats import format_of, without_dictionaries
 from headrace.sinks.log import LOG
 from headrace.sinks.loop import LOOP, SCHEME
+from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
+from headrace.sinks.own import SCHEME as OWN_SCHEME
 from headrace.sinks.ownership import find
 from headrace.state.epochs import EpochLog
 
 KINDS = {"files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT}
-_MADE = {SCHEME: LOOP}  # by a topology, never by a user
+_MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 
 
 def open_sink(
-    uri: str,
+    uri: str | Output,
     schema: pa.Schema,
     options: Mapping[str, Any] | None,
     folder: str,
     name: str,
     key: str | None = None,
 ) -> Sink:
-    """The sink that `uri` names, for output `name` of the job in `folder`."""
+    """The sink that `uri` names, or is, for output `name` of the job in `folder`."""
+    if isinstance(uri, Output):
+        options, uri = {**(options or {}), MADE: uri}, f"{OWN_SCHEME}:{uri.kind}"
     scheme, _, rest = uri.partition(":")
     if scheme not in _MADE:
         check_kind(uri)
@@ -57,7 +61,7 @@ def open_sink(
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
-    kind = description["kind"]
+    kind = OWN_SCHEME if FIELDS in description else description["kind"]
     if kind not in _MADE:
         check_kind(f"{kind}:{description['place']}")  # another version may have written it
     rest, options = (KINDS | _MADE)[kind].reopen(description)
@@ -65,8 +69,10 @@ def reopen_sink(description: Description, folder: str, name: str, key: str | Non
     return open_sink(f"{kind}:{rest}", schema, options, folder, name, key)
 
 
-def check_output(uri: str, options: Mapping[str, Any]) -> None:
+def check_output(uri: str | Output, options: Mapping[str, Any]) -> None:
     """Refuse an output that cannot be opened anywhere; looks at the texts only."""
+    if isinstance(uri, Output):
+        return check_own(uri, options, taken=(*KINDS, *_MADE))
     check_kind(uri)
     scheme, _, rest = uri.partition(":")
     KINDS[scheme].check(OutputRequest(uri, rest, pa.schema([]), dict(options), "", "", ""))

@@ -22,6 +22,7 @@ from headrace.sources.generate import GenerateSource
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
+from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
 
@@ -111,6 +112,8 @@ def _for_job(
     until: str | None,
 ) -> Source:
     """A source that the program made, as an input of this job."""
+    if until == "end" and not source.bounded and isinstance(source, Input):
+        return source.to_the_end()
     if until == "end" and not source.bounded:
         raise InputError(
             "HR-INPUT-013",

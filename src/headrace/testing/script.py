@@ -263,9 +263,9 @@ def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
     }
 
 
-def _uri(uri: str) -> str:
+def _uri(uri: Any) -> str:
     """Rows that go round go round; all others are collected."""
-    return uri if uri.startswith("loop:") else "collect:"
+    return str(uri) if str(uri).startswith("loop:") else "collect:"
 
 
 # Times and durations as a test writes them.

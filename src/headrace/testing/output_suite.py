@@ -1,0 +1,213 @@
+"""What every output promises, as a suite for pytest: subclass `OutputSuite`, give it `make`.
+
+What is staged is not seen; an epoch is published once, however often that is tried; a crash at any
+point of the way loses and doubles nothing; a driver that was stopped and let go after another took
+over changes nothing. The project's own outputs run this suite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headrace.sinks import HeldEpochs, reopen_sink
+from headrace.testing.output_drivers import (
+    ALONE,
+    EPOCHS,
+    JOB,
+    NAME,
+    CrashingDriver,
+    Drive,
+    SharedFolder,
+    Stopped,
+    agree,
+    expected,
+    is_exact,
+    made,
+    stage,
+    table,
+)
+
+_LONG = "HEADRACE_LONG"  # in the environment: stop a driver at every point, not at every fourth
+_EVERY = 4
+
+
+class OutputSuite:
+    """Subclass me in a test module, with a fixture `make`: a function of a new, empty folder that
+    returns an `OutputCase` of rows with the columns `epoch bigint, n bigint, text string`."""
+
+    every: ClassVar[int] = _EVERY  # of the points at which a driver is stopped: each so many
+
+    def test_opening_and_checking_leave_no_trace(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        before = _seen(tmp_path)
+        sink = case.open()
+        sink.check()
+        sink.describe()
+        assert sink.held() in (HeldEpochs(), HeldEpochs(final=True), None)
+        assert _seen(tmp_path) == before
+
+    def test_what_is_staged_is_not_seen_until_it_is_published(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        staged = stage(made(case.open()), 0)
+        assert case.rows() == []
+
+        case.open().publish(0, staged, ALONE)
+
+        assert case.rows() == expected(1)
+
+    def test_epochs_add_up(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        for epoch in range(EPOCHS):
+            sink = made(case.open())
+            sink.publish(epoch, stage(sink, epoch), ALONE)
+
+        assert case.rows() == expected(EPOCHS)
+
+    def test_an_epoch_without_rows_is_nothing(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        assert sink.stage(table(0), 0, "a") == []
+        sink.publish(0, [], ALONE)
+        sink.publish(1, stage(sink, 1), ALONE)
+        sink.publish(2, [], ALONE)
+
+        assert case.rows() == [r for r in expected(2) if r[0] == 1]
+
+    def test_publishing_again_changes_nothing(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        made(case.open())
+        for epoch in range(4):
+            staged = stage(case.open(), epoch)
+            for sink in (case.open(), case.open()):
+                sink.publish(epoch, staged, ALONE)
+                sink.publish(epoch, staged, ALONE)
+
+        agree(case, expected(4))
+
+    def test_two_attempts_at_an_epoch_do_not_meet_and_one_is_published(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        stage(sink, 0, attempt="lost")
+        sink.publish(0, stage(sink, 0, attempt="taken"), ALONE)
+
+        assert case.rows() == expected(1)
+
+    def test_discard_removes_what_no_manifest_names_and_nothing_else(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        published = stage(sink, 0)
+        sink.publish(0, published, ALONE)
+        stage(sink, 1, attempt="lost")
+        waiting = stage(sink, 1, attempt="taken")
+        running = stage(sink, 2)
+        live = {r["file"] for r in [*published, *waiting]}
+
+        sink.discard(live, upto=1)
+        assert _staged(tmp_path) >= {r["file"] for r in [*waiting, *running]}
+        assert not any("lost" in name for name in _staged(tmp_path))
+
+        sink.discard(live)
+        assert not _staged(tmp_path) & {r["file"] for r in running}
+        sink.publish(1, waiting, ALONE)
+        assert case.rows() == expected(2)
+
+    def test_hidden_columns_are_not_written(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        rows = table(0, 1).append_column("__t", [[5]])
+
+        sink.publish(0, sink.stage(rows, 0, "a"), ALONE)
+
+        assert case.rows() == [(0, 1, 'é "1"')]
+
+    def test_an_output_that_was_renamed_publishes_what_it_staged_before_once(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        staged = stage(sink, 0)
+        sink.publish(0, staged, ALONE)
+        waiting = stage(sink, 1)
+        renamed = case.open()
+        renamed._name = "renamed"
+
+        renamed.publish(0, staged, ALONE)
+        renamed.publish(1, waiting, ALONE)
+        renamed.publish(2, stage(renamed, 2), ALONE)
+
+        agree(case, expected(3))
+
+    def test_what_was_staged_is_published_under_its_description(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        sink.publish(0, stage(sink, 0), ALONE)
+        staged = stage(sink, 1)
+        described = json.loads(json.dumps(sink.describe()))
+        assert {"kind", "place", "format", "options", "schema"} <= set(described)
+
+        reopened = reopen_sink(described, str(tmp_path / JOB), "another name", key=NAME)
+        reopened.publish(1, staged, ALONE)
+        reopened.publish(2, stage(reopened, 2), ALONE)
+
+        agree(case, expected(3))
+        held = reopened.held()
+        assert reopened.describe() == described
+        assert (held is not None and held.number == 2) or not is_exact(case)
+
+    def test_a_crash_at_any_point_loses_and_doubles_nothing(
+        self, make: Any, tmp_path_factory: Any
+    ) -> None:
+        calm = CrashingDriver(make(tmp_path_factory.mktemp("calm")), None)
+        calm.run()
+        points = [i for i, name in enumerate(calm.passed, 1) if name.startswith("sink.")]
+        assert len(points) >= 2 * EPOCHS
+        for point in points:
+            case = make(tmp_path_factory.mktemp("crash"))
+            CrashingDriver(case, point).run()
+            agree(case, expected(EPOCHS))
+
+    def test_a_driver_stopped_anywhere_and_let_go_later_changes_nothing(
+        self, make: Any, tmp_path_factory: Any
+    ) -> None:
+        every = 1 if os.environ.get(_LONG) else self.every
+        for epochs in (0, 1, EPOCHS):
+            calm = Stopped(SharedFolder(make(tmp_path_factory.mktemp("calm"))), None, 0)
+            calm.run()
+            assert len(calm.passed) > 3 * EPOCHS
+            for at in range(1 + epochs % every, len(calm.passed) + 1, every):
+                place = tmp_path_factory.mktemp("two")
+                self.two_drivers(SharedFolder(make(place)), at, epochs)
+                self.left_over(place)
+
+    def two_drivers(self, folder: SharedFolder, at: int, epochs: int) -> None:
+        """The old driver is stopped at point `at`, the newer one does `epochs` meanwhile."""
+        pair = Stopped(folder, at, epochs)
+        pair.run()
+        assert pair.newer is not None
+        folder.agree()
+        pair.newer.run(EPOCHS - 1)  # it goes on as if nothing had been
+        folder.agree()
+        Drive(folder).run(1)
+        folder.agree()
+
+    def left_over(self, place: Path) -> None:
+        """Override me to assert that nothing is left over in the test's folder."""
+
+
+def _seen(folder: Path) -> dict[Path, bytes | None]:
+    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+def _staged(folder: Path) -> set[str]:
+    return {p.name for p in folder.rglob("part-*")}
