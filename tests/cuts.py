@@ -32,7 +32,9 @@ CUTS: dict[str, dict[str, int]] = {
     "kernel.compiled": {"_EXPLAINED": 1},
     "kernel.duckdb": {"_PLANS": 1},
     "log.block": {"BLOCK_BYTES": 1, "BLOCK_ROWS": 1},
+    "log.consumer": {"_MOST": 1},
     "log.disk": {"_BUFFERS": 1},
+    "log.embedded_clients": {"_ROWS": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
     "log.recovery": {"_CHUNK": 64},
@@ -248,6 +250,13 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "log.block": {
         "ALIGN": "the format",
+    },
+    "log.clients": {
+        "TopicSubscription.max_poll_ms": "ms",
+        "TopicSubscription.session_ms": "ms",
+    },
+    "log.embedded_clients": {
+        "_BEATS": "heartbeats in a session",
     },
     "log.embedded": {
         "_AHEAD": "ms",

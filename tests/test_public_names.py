@@ -33,7 +33,7 @@ AGGREGATES = [
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]
-EDGES = ["EmbeddedLog", "Input", "Output", "collected", "read_output"]
+EDGES = ["Consumer", "EmbeddedLog", "Input", "Output", "Producer", "collected", "read_output"]
 ERRORS = [
     "FencedError", "HeadraceError", "InputError", "LogError", "OutputError", "PlanError",
     "RunError", "StateError", "StepError",

@@ -30,7 +30,7 @@ from headrace.errors import (
 )
 from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
-from headrace.log import EmbeddedLog
+from headrace.log import Consumer, EmbeddedLog, Producer
 from headrace.ops import watermarks
 from headrace.ops.agg.named import (
     avg,
@@ -104,6 +104,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Aggregate",
     "Bolt",
+    "Consumer",
     "Context",
     "EmbeddedLog",
     "Expr",
@@ -122,6 +123,7 @@ __all__ = [
     "Pattern",
     "PlanError",
     "ProcessResult",
+    "Producer",
     "Run",
     "RunError",
     "ShellBolt",

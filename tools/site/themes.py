@@ -55,6 +55,8 @@ TYPES = {
     "Duration": 'A length of time: `"5s"`, `"1h 30m"`, a `timedelta`, or a number of seconds.',
     "Time": 'A time in a test: a `datetime`, milliseconds since 1970, or text as in `"12s"`, so '
     "long after 1970 began.",
+    "Log": "A log: an `EmbeddedLog`, or another that has its methods.",
+    "Headers": "Headers of a record: names and bytes, `[(\"trace\", b\"17\")]`.",
     "Moment": 'A time: a `datetime`, milliseconds since 1970, or text as in `"21:05"`, today in '
     "UTC.",
     "SchemaLike": "Names and types of columns: a dataclass, DDL as in "
@@ -107,11 +109,19 @@ THEMES = (
         "in Python, and what reads results, is here. See :doc:`/docs/guide/inputs-and-outputs`, "
         ":doc:`/docs/guide/log` and, for event time and watermarks, :doc:`/docs/guide/time`.",
         (
-            *public("rows generate ingestion read_output collected EmbeddedLog watermarks"),
-            *public("Input Output"),
+            *public("rows generate ingestion read_output collected EmbeddedLog"),
+            *public("Producer Consumer Input Output watermarks"),
             *public("bounded monotonous punctuated custom", "headrace.watermarks"),
         ),
-        ("TopicInfo", "Ack"),
+        (
+            "TopicInfo",
+            "Ack",
+            "PolledBatch",
+            "ConsumerRecord",
+            "TopicPartition",
+            "GroupInfo",
+            "MemberInfo",
+        ),
     ),
     Theme(
         "expressions",
@@ -257,9 +267,23 @@ INTERNAL = {
 
 # Classes whose constructor users call; those of the others are not shown.
 CONSTRUCTED = {
-    *("Job", "EmbeddedLog", "Aggregate", "Harness"),
+    *("Job", "EmbeddedLog", "Producer", "Consumer", "Aggregate", "Harness"),
     *("Advance", "Crash", "End", "Idle", "Restart", "Send", "Watermark"),
 }
 
 # Classes whose fields users read; they are shown with the comments that they have in the source.
-READ = {"Ack", "Case", "FiredWindow", "Progress", "Reason", "Status", "TopicInfo", "WindowNow"}
+READ = {
+    "Ack",
+    "PolledBatch",
+    "ConsumerRecord",
+    "TopicPartition",
+    "GroupInfo",
+    "MemberInfo",
+    "Case",
+    "FiredWindow",
+    "Progress",
+    "Reason",
+    "Status",
+    "TopicInfo",
+    "WindowNow",
+}

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.jobs import AsJson
-from headrace.cli.topic_lines import Producer, lines_of
+from headrace.cli.topic_lines import LineAppender, lines_of
 from headrace.clock import SystemClock, millis, pretty
 from headrace.errors import HeadraceError, LogError
 from headrace.files import size
@@ -141,7 +141,7 @@ def produce(
     Example: [bold]echo '{"area": "a", "c": 21.5}' | headrace topic produce temps[/bold]
     """
     store = EmbeddedLog(log)
-    producer = Producer(store, store.describe(name), key, partition)
+    producer = LineAppender(store, store.describe(name), key, partition)
     if sys.stdin.isatty():
         typer.echo("one record per line; Ctrl-D ends", err=True)
     try:
@@ -178,7 +178,7 @@ def consume(
 
     Example: [bold]headrace topic consume temps --from-beginning --no-follow --max 10[/bold]
     """
-    consumer = Consumer(EmbeddedLog(log), name, partition, keys)
+    consumer = TopicPrinter(EmbeddedLog(log), name, partition, keys)
     consumer.seek(from_beginning, since)
     if not follow and not from_beginning and since is None:
         typer.echo("starting at the end: add --from-beginning to see what is there", err=True)
@@ -265,7 +265,7 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 _POLL = 0.02  # seconds between looks at the end of the topic
 
 
-class Consumer:
+class TopicPrinter:
     """Reads some partitions of a topic from given offsets on."""
 
     def __init__(self, log: Log, name: str, partition: int | None, keys: bool) -> None:

@@ -21,7 +21,7 @@ _READ = 1 << 16
 Line = tuple[int, bytes]  # its number, from 1, and what it says
 
 
-class Producer:
+class LineAppender:
     """Appends lines to a topic, as many at a time as there are."""
 
     def __init__(self, log: Log, topic: TopicInfo, key: str | None, partition: int | None) -> None:

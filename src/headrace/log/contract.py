@@ -16,6 +16,13 @@ Codes of LogError, the same for every log:
     HR-LOG-015  the log cannot be read                 HR-LOG-016  another holds the lock
     HR-LOG-017  a sequence from too long ago           HR-LOG-018  it is not known if it was made
     HR-LOG-019  an argument that cannot be used        HR-LOG-020  a sequence of another append
+
+of consumers and producers:
+
+    HR-LOG-021  another member has taken over          HR-LOG-025  no such consumer group
+    HR-LOG-022  no group, or a name that cannot be     HR-LOG-026  headers that cannot be stored
+    HR-LOG-023  retention was faster than the group    HR-LOG-027  a client that cannot be used now
+    HR-LOG-024  the group has active members           HR-LOG-028  a partition that is not assigned
 """
 
 from __future__ import annotations

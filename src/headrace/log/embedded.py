@@ -40,6 +40,7 @@ from headrace.log.contract import (
     unreadable,
 )
 from headrace.log.group import GroupCommit
+from headrace.log.group_admin import GroupAdmin
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
@@ -67,7 +68,7 @@ class _Open:
         self.turn = itertools.count()  # for appends in turn
 
 
-class EmbeddedLog:
+class EmbeddedLog(GroupAdmin):
     """A log in the folder `root` ($HEADRACE_LOG, or .headrace/log here).
 
     `patience` is how long an append waits for a lock that another process holds.
@@ -88,6 +89,11 @@ class EmbeddedLog:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_opened, (str(self.root), self._clock, self._patience))
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a call waits for a lock that another process holds."""
+        return self._patience
 
     def __repr__(self) -> str:
         return f"EmbeddedLog({str(self.root)!r})"
