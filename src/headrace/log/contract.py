@@ -23,6 +23,7 @@ of consumers and producers:
     HR-LOG-022  no group, or a name that cannot be     HR-LOG-026  headers that cannot be stored
     HR-LOG-023  retention was faster than the group    HR-LOG-027  a client that cannot be used now
     HR-LOG-024  the group has active members           HR-LOG-028  a partition that is not assigned
+    HR-LOG-029  a transaction that is not in all its topics yet
 """
 
 from __future__ import annotations

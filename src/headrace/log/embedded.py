@@ -48,6 +48,7 @@ from headrace.log.reader import TopicReader, out_of_range
 from headrace.log.records import few, normalized, table_for
 from headrace.log.recovery import producers
 from headrace.log.topic import Topic
+from headrace.log.transactions import PRODUCER, Transactions
 from headrace.log.writer import TopicWriter
 from headrace.settings import Settings
 
@@ -86,6 +87,7 @@ class EmbeddedLog(GroupAdmin):
         self._patience = patience_of(patience)
         self._open: dict[str, _Open] = {}
         self._pid = os.getpid()
+        self._transactions = Transactions(self.root, self._patience, self._apply)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_opened, (str(self.root), self._clock, self._patience))
@@ -257,13 +259,83 @@ class EmbeddedLog(GroupAdmin):
             return
         check_repeated(opened.topic, append, stored)
 
+    def transact(
+        self,
+        records: Mapping[str, Records] | Sequence[tuple[str, Records, Mapping[str, Any]]],
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> bool:
+        """Append to several topics at once: readers see all of it or nothing, even after a crash.
+
+        `records` are those of each topic, routed as `append` does; or (topic, records, arguments of
+        `append`) in order. With `producer` and `sequence`, a number that grows, a transaction that
+        was committed before is not committed again: then False is returned.
+        """
+        check_retry(producer, sequence)
+        sent = [(t, r, {}) for t, r in records.items()] if isinstance(records, Mapping) else records
+        parts: dict[tuple[str, str], dict[int, list[pa.Table]]] = {}
+        for topic, rows, arguments in sent:
+            opened, _ = self._published(topic)
+            of_topic = parts.setdefault((topic, opened.topic.id), {})
+            for partition, table in self._routed(opened, rows, **arguments).items():
+                of_topic.setdefault(partition, []).append(table)
+        whole = {
+            topic: {p: pa.concat_tables(tables) for p, tables in by.items()}
+            for topic, by in parts.items()
+            if by
+        }
+        if len(whole) == 1 and producer is None:  # an append is one transaction
+            ((opened_topic, tables),) = whole.items()
+            self._apply(*opened_topic, tables, None, -1)
+            return True
+        return not whole or self._transactions.commit(whole, producer, sequence)
+
+    def _routed(
+        self,
+        opened: _Open,
+        records: Records,
+        key: Any = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> dict[int, pa.Table]:
+        topic = opened.topic
+        rows, key = normalized(topic.name, records), keys_of(topic.name, key)
+        table = table_for(topic, rows, None if isinstance(key, str) else key)
+        if not table.num_rows:
+            return {}
+        return route(topic, table, key, partition, partitioner, next(opened.turn))
+
+    def _apply(
+        self,
+        topic: str,
+        id: str,
+        tables: Mapping[int, pa.Table],
+        producer: str | None,
+        sequence: int,
+    ) -> None:
+        """Append a transaction's records to one of its topics, unless that is gone."""
+        try:
+            opened = self._find(topic)
+            if opened.topic.id == id:
+                opened.group.run(Append(tables, producer, sequence))
+        except FileNotFoundError:
+            self._open.pop(topic, None)
+            stored = topics.load(self.root / topic)
+            if stored is not None and stored.id == id:
+                raise
+        except LogError as error:
+            if error.code != "HR-LOG-002":
+                raise
+
     def producers(self, topic: str) -> dict[str, int]:
         """Who has appended to the topic with `producer` and `sequence`: the largest sequence."""
         for _ in range(_TRIES):
             opened, head = self._published(topic)
             try:
                 with opened.reader.of_this_topic():
-                    return producers(opened.topic.path, opened.topic.tag, head)
+                    known = producers(opened.topic.path, opened.topic.tag, head)
+                    return {n: at for n, at in known.items() if not n.startswith(PRODUCER)}
             except FileNotFoundError as error:  # retention has removed the segment, or the topic
                 failure = error
         raise unreadable(opened.topic.path, failure)
@@ -361,6 +433,7 @@ class EmbeddedLog(GroupAdmin):
 
     def _published(self, topic: str) -> tuple[_Open, Head]:
         """The topic and what it holds at this moment."""
+        self._transactions.settle(check_name(topic))
         opened = self._find(topic)
         head = opened.reader.head()
         if head is None:  # deleted, and perhaps made again

@@ -157,7 +157,7 @@ class EmbeddedProducer:
         parts = self._collect()
         self._transaction = None
         if parts:
-            self._log.transact(parts)  # type: ignore[attr-defined]
+            self._log.transact(parts)
 
     def abort(self) -> None:
         self._transaction, self._collected = None, {}
