@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check installed chaos models evolution corpus logstress damage soak bench
-.PHONY: docs clean
+.PHONY: docs kafka clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -66,6 +66,9 @@ docs: ## write the table of codes, draw the pictures, build the site; does every
 	@for picture in docs/pictures/*.py; do $(READY) $(BIN)/python $$picture || exit 1; done
 	@$(SPARK) $(BIN)/python -m pytest --quiet tests/test_docs.py tests/test_codes.py tests/test_site.py $(ARGS)
 	@$(READY) $(BIN)/python -m tools.site
+
+kafka: ## a Kafka broker on this machine until Ctrl-C (the first time it fetches 44 MB)
+	@$(SPARK) $(BIN)/python -m tools.kafka $(ARGS)
 
 clean: ## remove caches and builds; keeps .venv and your data in .headrace
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -63,3 +63,11 @@ def spark() -> Any:
     from headrace.engine.session import session
 
     return session("local[2]")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Any:
+    """The Kafka broker of this test run, started when the first test asks for it."""
+    from tests.kafka.running import broker
+
+    return broker()
