@@ -56,7 +56,7 @@ TYPES = {
     "Time": 'A time in a test: a `datetime`, milliseconds since 1970, or text as in `"12s"`, so '
     "long after 1970 began.",
     "Log": "A log: an `EmbeddedLog`, or another that has its methods.",
-    "Headers": "Headers of a record: names and bytes, `[(\"trace\", b\"17\")]`.",
+    "Headers": 'Headers of a record: names and bytes, `[("trace", b"17")]`.',
     "Moment": 'A time: a `datetime`, milliseconds since 1970, or text as in `"21:05"`, today in '
     "UTC.",
     "SchemaLike": "Names and types of columns: a dataclass, DDL as in "

@@ -114,7 +114,7 @@ class InputSuite:
         source = case.open()
         for split in source.splits():
             end = source.latest(split)
-            error = refusal(source.rows, split, end + 1, end)
+            error = refused_by(source.rows, split, end + 1, end)
             assert error.code == "HR-INPUT-007"
             place = source.identity()["place"] or source.identity()["kind"]
             assert source.in_words(split) in error.message
@@ -151,7 +151,7 @@ class InputSuite:
         source = case.open()
         for split in source.splits():
             wrong = {split: source.latest(split) + 1}
-            assert refusal(source.check, wrong).code in ("HR-INPUT-007", "HR-INPUT-009")
+            assert refused_by(source.check, wrong).code in ("HR-INPUT-007", "HR-INPUT-009")
 
 
 # Reading as an engine does.
@@ -208,7 +208,7 @@ def typed(source: Source, chunk: pa.Table) -> pa.Table:
     return table
 
 
-def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> InputError:
+def refused_by(call: Callable[..., object], *args: Any, **kwargs: Any) -> InputError:
     """The error that the call must raise, with a hint."""
     try:
         call(*args, **kwargs)
