@@ -255,7 +255,8 @@ pytest finds them by itself where Headrace is installed.
 # Members that are called by Headrace itself, not by users.
 INTERNAL = {
     "Comparison": "check moves of",
-    "Input": "cut clamp decode encoding has_more idle in_words rows unsettled watermark where",
+    "Input": "check clamp close cut decode discover encoding ended has_more identity idle in_words "
+    "loses read rows to_the_end unsettled watermark where",
     "Job": "program",
     "OutputSuite": "left_over two_drivers",
     "Pattern": "at_rest check endless resolved timed",

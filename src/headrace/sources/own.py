@@ -58,6 +58,13 @@ class Input(Source):
         """How many rows the split has now: these can be read, now and later."""
         raise NotImplementedError
 
+    def start(self, split: str) -> int:
+        """The first row that is still there."""
+        return 0
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """The rows before these, by split, are safe: they may be removed."""
+
     def fetch(self, split: str, start: int, end: int) -> Any:
         """The rows [start, end) of a split: an Arrow table, or dicts."""
         raise NotImplementedError
