@@ -9,7 +9,6 @@ from headrace.testing.input_suite import again as again
 from headrace.testing.input_suite import chunks as chunks
 from headrace.testing.input_suite import epochs as epochs
 from headrace.testing.input_suite import read_split as read_split
-from headrace.testing.input_suite import refused_by as refusal
 from headrace.testing.input_suite import snapshot as snapshot
 from headrace.testing.input_suite import typed as typed
 
