@@ -2,8 +2,8 @@
 
 Both ours, over the same rows. The bolt has two tasks and reads by the sensor, so it has what it
 knows of the sensors in maps of its task. The same process function has the same maps, for each of
-two keys; and D's own, which a bolt cannot be, has a value for each sensor, with nothing to look
-up. What they emit must be the same.
+two keys; D's own has a value for each sensor, and so nothing to look up. What they emit must be the
+same.
 """
 
 from __future__ import annotations
