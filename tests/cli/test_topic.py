@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import headrace as hr
 from headrace.cli.app import app
 from headrace.log import EmbeddedLog
 
@@ -221,3 +222,61 @@ def test_follow_prints_what_comes_and_a_reader_that_leaves_is_no_error(call, log
             log.append("t", [b"x" * 1_000] * 100)
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+# Consumer groups
+
+
+def test_a_group_goes_on_where_it_stopped_and_is_shown_reset_and_deleted(call, log):
+    log.create("t", 2)
+    log.append("t", [b"a", b"b", b"c", b"d"])
+    first = done(call("consume", "t", "--group", "g", "--from-beginning", "--max", "1"))
+    rest = done(call("consume", "t", "--group", "g", "--no-follow"))
+    assert sorted((first + rest).split()) == ["a", "b", "c", "d"]
+    assert done(call("consume", "t", "--group", "g", "--no-follow")) == ""
+    assert done(call("groups")).split() == ["group", "topics", "members", "lag", "g", "t", "0", "0"]
+    log.append("t", [b"e"], partition=1)
+    shown = done(call("lag", "g"))
+    assert shown.splitlines()[0].split() == [
+        "topic",
+        "partition",
+        "committed",
+        "latest",
+        "lag",
+        "read",
+        "by",
+    ]
+    assert shown.splitlines()[2].split() == ["t", "1", "2", "3", "1", "nobody"]
+    said = done(call("reset-offsets", "g", "t", "--to", "earliest"))
+    assert said.splitlines()[1:] == ["t      0          2       0", "t      1          2       0"]
+    assert done(call("reset-offsets", "g", "t", "--to", "1", "--partition", "1")).endswith("1\n")
+    assert len(done(call("consume", "t", "--group", "g", "--no-follow")).split()) == 4
+    done(call("reset-offsets", "g", "t", "--to", "10m ago"))
+    assert sum(log.group("g").committed.values()) == 0
+    fields = json.loads(done(call("lag", "g", "--json")))
+    assert [p["lag"] for p in fields["partitions"]] == [2, 3]
+    assert json.loads(done(call("groups", "--json")))[0]["name"] == "g"
+    assert done(call("delete-group", "g", "--yes")) == "deleted group 'g'\n"
+    assert "HR-LOG-025" in failed(call("lag", "g"))
+    assert "--group" in call("groups").stderr
+
+
+def test_a_new_group_starts_at_the_end_unless_told_otherwise(call, log):
+    log.create("t")
+    log.append("t", [b"old"])
+    assert done(call("consume", "t", "--group", "g", "--no-follow")) == ""
+    log.append("t", [b"new"])
+    assert done(call("consume", "t", "--group", "g", "--no-follow")) == "new\n"
+
+
+def test_offsets_of_an_active_group_are_not_reset(call, log):
+    log.create("t")
+    with hr.Consumer("t", "g", log=log) as consumer:
+        consumer.poll("0s")
+        assert "HR-LOG-024" in failed(call("reset-offsets", "g", "t", "--to", "latest"))
+        assert "HR-LOG-024" in failed(call("delete-group", "g", "--yes"))
+    done(call("reset-offsets", "g", "t", "--to", "latest"))
+    assert "HR-LOG-007" in failed(call("reset-offsets", "g", "t", "--to", "5"))
+    assert "HR-LOG-005" in failed(call("reset-offsets", "g", "t", "--to", "0", "--partition", "3"))
+    assert "HR-LOG-004" in failed(call("reset-offsets", "g", "t", "--to", "soon"))
+    assert "HR-LOG-019" in failed(call("consume", "t", "--group", "g", "--since", "1h"))

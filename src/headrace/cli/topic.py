@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-import time
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from headrace.cli import topic_groups
 from headrace.cli.jobs import AsJson
-from headrace.cli.topic_lines import LineAppender, lines_of
-from headrace.clock import SystemClock, millis, pretty
-from headrace.errors import HeadraceError, LogError
+from headrace.cli.topic_lines import LineAppender
+from headrace.cli.topic_printing import GroupPrinter, TopicPrinter
+from headrace.cli.topic_text import (
+    Folder,
+    Name,
+    bytes_of,
+    columns,
+    count,
+    retention_of,
+    table,
+)
+from headrace.errors import LogError
 from headrace.files import size
-from headrace.log import EmbeddedLog, Log, TopicInfo
+from headrace.log import EmbeddedLog, TopicInfo
 from headrace.schema import ddl_of
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Topics of the embedded log: create, fill, read and delete them.\n\n"
-    "A topic is a set of partitions, each a sequence of records that is only appended to.",
+    "A topic is a set of partitions, each a sequence of records that is only appended to. "
+    "Consumers of a group share its partitions; the log remembers how far each group is.",
     epilog="Try:\n\n[bold]headrace topic create words[/bold]\n"
     "[bold]echo hello | headrace topic produce words[/bold]\n"
     "[bold]headrace topic consume words --from-beginning --no-follow[/bold]",
 )
-
-Name = Annotated[str, typer.Argument(help="The topic.", show_default=False, metavar="NAME")]
-Folder = Annotated[
-    str | None,
-    typer.Option(
-        "--log",
-        envvar="HEADRACE_LOG",
-        metavar="DIR",
-        show_default=False,
-        help="The log's folder. Default: .headrace/log.",
-    ),
-]
 
 
 @app.command()
@@ -66,7 +61,7 @@ def create(
     ] = None,
     log: Folder = None,
 ) -> None:
-    """Create a topic: of typed columns with --schema, else of bytes.
+    """Create a topic: typed columns with --schema, else bytes.
 
     Example: [bold]headrace topic create words[/bold]
 
@@ -99,7 +94,7 @@ def list_topics(log: Folder = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def describe(name: Name, log: Folder = None, as_json: AsJson = False) -> None:
-    """Show a topic's settings, and its partitions: offsets and sizes.
+    """Show a topic's settings, and offsets by partition.
 
     Example: [bold]headrace topic describe temps[/bold]
     """
@@ -170,17 +165,26 @@ def consume(
     ] = True,
     partition: Annotated[int | None, typer.Option(help="Read this one only.", metavar="N")] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Of a byte topic: key, tab, value.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Go on where this consumer group is, and commit.", metavar="GROUP"),
+    ] = None,
     log: Folder = None,
 ) -> None:
     """Print the records of a topic, and wait for more.
 
     Those of a typed topic are printed as JSON, those of another as text.
 
+    With --group the records are shared among all who read as that group, in any process, and
+    reading goes on where the group has stopped. A new group starts at the end, or with
+    --from-beginning at the beginning; an old one is moved by reset-offsets.
+
     Example: [bold]headrace topic consume temps --from-beginning --no-follow --max 10[/bold]
+
+    Example: [bold]headrace topic consume temps --from-beginning --group alarms[/bold]
     """
-    consumer = TopicPrinter(EmbeddedLog(log), name, partition, keys)
-    consumer.seek(from_beginning, since)
-    if not follow and not from_beginning and since is None:
+    consumer = _printer(EmbeddedLog(log), name, from_beginning, since, partition, keys, group)
+    if not follow and not from_beginning and since is None and group is None:
         typer.echo("starting at the end: add --from-beginning to see what is there", err=True)
     try:
         consumer.run(most, follow)
@@ -196,7 +200,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     log: Folder = None,
 ) -> None:
-    """Delete a topic and all its records; this cannot be undone.
+    """Delete a topic and all its records, for good.
 
     Example: [bold]headrace topic delete temps --yes[/bold]
     """
@@ -206,36 +210,6 @@ def delete(
         typer.confirm(f"delete '{name}' with {count(info.records, 'record')}?", abort=True)
     store.delete(name)
     typer.echo(f"deleted topic '{name}'")
-
-
-# Topics as a person reads them: sizes, settings, tables of plain text.
-
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-
-
-def bytes_of(text: str) -> int:
-    """A number of bytes: 1000000, 500MB, 1.5 GiB."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise LogError("HR-LOG-004", f"{text!r} is not a size", 'Write "500MB", "1GB" or bytes.')
-    unit = " kmgt".index(match[2].lower() or " ")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * float(base**unit))
-
-
-def count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
-
-
-def columns(info: TopicInfo) -> str:
-    return "bytes" if info.schema is None else ddl_of(info.schema)
-
-
-def retention_of(info: TopicInfo) -> str:
-    by_time = [] if info.retention_ms is None else [pretty(info.retention_ms)]
-    by_size = [] if info.retention_bytes is None else [f"{size(info.retention_bytes)} a partition"]
-    return ", ".join(by_time + by_size) or "none: everything is kept"
 
 
 def _fields(info: TopicInfo) -> dict[str, object]:
@@ -252,82 +226,31 @@ def _fields(info: TopicInfo) -> dict[str, object]:
     }
 
 
-def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
-
-
-# Reading a topic for the console: from where, how much, and whether to wait for more.
-
-
-_POLL = 0.02  # seconds between looks at the end of the topic
-
-
-class TopicPrinter:
-    """Reads some partitions of a topic from given offsets on."""
-
-    def __init__(self, log: Log, name: str, partition: int | None, keys: bool) -> None:
-        self.log, self.name, self.keys = log, name, keys
-        self.typed = log.describe(name).schema is not None
-        self.at = log.latest(name)
-        if partition is not None:
-            log.offset_for_time(name, partition, 0)  # refuses a partition that is not there
-            self.at = {partition: self.at[partition]}
-
-    def seek(self, from_beginning: bool, since: str | None) -> None:
-        if since is not None:
-            ms = _moment(since)
-            self.at = {p: self.log.offset_for_time(self.name, p, ms) for p in self.at}
-        elif from_beginning:
-            earliest = self.log.earliest(self.name)
-            self.at = {p: earliest[p] for p in self.at}
-
-    def run(self, most: int | None, follow: bool) -> None:
-        left = most
-        while left is None or left > 0:
-            printed = self._poll(left)
-            left = None if left is None else left - printed
-            if not printed and not follow:
-                return
-            if not printed:
-                time.sleep(_POLL)
-
-    def _poll(self, most: int | None) -> int:
-        """Print what is there, at most `most` records; how many."""
-        printed = 0
-        for partition, end in self.log.latest(self.name).items():
-            if partition in self.at and (most is None or printed < most):
-                limit = None if most is None else most - printed
-                printed += self._print(partition, end, limit)
-        return printed
-
-    def _print(self, partition: int, end: int, limit: int | None) -> int:
-        start = max(self.at[partition], self.log.earliest(self.name)[partition])
-        if start > self.at[partition]:
-            typer.echo(
-                f"partition {partition}: records {self.at[partition]} to {start - 1} are gone",
-                err=True,
-            )
-        for first, table in self.log.read(self.name, partition, start, end, limit):
-            typer.echo("\n".join(lines_of(table, self.typed, self.keys)))
-            self.at[partition] = first + table.num_rows
-        return self.at[partition] - start
-
-
-def _moment(text: str) -> int:
-    """Milliseconds of a time, or of so long ago."""
-    try:
-        at = datetime.fromisoformat(text)
-        return round(at.astimezone().timestamp() * 1_000)
-    except ValueError:
-        pass
-    try:
-        return SystemClock().now() - millis(text.removesuffix("ago"))
-    except HeadraceError as error:
+def _printer(
+    log: EmbeddedLog,
+    name: str,
+    from_beginning: bool,
+    since: str | None,
+    partition: int | None,
+    keys: bool,
+    group: str | None,
+) -> TopicPrinter | GroupPrinter:
+    if group is None:
+        printer = TopicPrinter(log, name, partition, keys)
+        printer.seek(from_beginning, since)
+        return printer
+    if since is not None or partition is not None:
+        option = "--since" if since is not None else "--partition"
         raise LogError(
-            "HR-LOG-004",
-            f"{text!r} is neither a time nor a duration",
-            'Write "10m" for ten minutes ago, or a time such as 2026-03-01T12:00.',
-        ) from error
+            "HR-LOG-019",
+            f"cannot use {option} with --group",
+            "A group reads all partitions from where it is; move it with headrace topic "
+            "reset-offsets.",
+        )
+    return GroupPrinter(log, name, group, "earliest" if from_beginning else "latest", keys)
+
+
+app.command("groups")(topic_groups.groups)
+app.command("lag")(topic_groups.lag)
+app.command("reset-offsets")(topic_groups.reset_offsets)
+app.command("delete-group")(topic_groups.delete_group)

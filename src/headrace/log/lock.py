@@ -138,11 +138,18 @@ def _take(fd: int) -> bool:
     return True
 
 
+def _what(path: Path) -> str:
+    home = path.parent.name
+    if home == ".transactions":
+        return f"the log '{path.parent.parent}'"
+    return f"{'group' if path.parent.parent.name == '.groups' else 'topic'} '{home}'"
+
+
 def _blocked(path: Path, patience: float) -> LogError:
     holder = path.read_bytes()[:256].decode(errors="replace").strip()
     return LogError(
         "HR-LOG-016",
-        f"topic '{path.parent.name}' is locked for longer than {patience:g} s by "
+        f"{_what(path)} is locked for longer than {patience:g} s by "
         f"{holder or 'another process'}: file '{path}'",
         "Nothing was appended. See what that process does; let it go on, or stop it, and "
         "append again. EmbeddedLog(..., patience=...) says how long to wait.",
