@@ -21,6 +21,8 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 # module (without "headrace."): {name: the least that it may be}
 CUTS: dict[str, dict[str, int]] = {
     "cli.topic_lines": {"_READ": 1},
+    "connect.sql_duckdb": {"_BATCH": 1},
+    "connect.sql_sqlite": {"_BATCH": 1},
     "driver.commit": {"_TIDY_EVERY": 1},
     "driver.planner": {"_ROWS_PER_TASK": 1},
     "engine.binding": {"_BATCH_BYTES": 1},

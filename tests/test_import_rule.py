@@ -22,7 +22,7 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
-    "reads", "hashing", "hints", "settings", "arrays", "isolate", "import_path", "files",
+    "reads", "hashing", "hints", "secrets", "settings", "arrays", "isolate", "import_path", "files",
     "callables", "at_rest", "notebook", "printed", "state_copies",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
@@ -66,6 +66,8 @@ DOORS = {
     "cloudpickle": ("engine/*", "testing/input_suite", "testing/output_drivers"),
     "confluent_kafka": ("log/kafka*",),
     "datasketches": ("ops/sketch/library",),
+    "adbc_driver_manager": ("connect/sql_postgres",),
+    "adbc_driver_postgresql": ("connect/sql_postgres",),
     "river": ("ops/learn/library",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),

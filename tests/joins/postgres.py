@@ -23,6 +23,7 @@ class Postgres:
     programs: Path
     folder: Path
     port: int
+    settings: str = ""  # of the server, as its command line has them
 
     @property
     def url(self) -> str:
@@ -34,7 +35,7 @@ class Postgres:
                   f"--pwfile={self.folder / 'password'}")  # fmt: skip
 
     def start(self) -> None:
-        said = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.folder}"
+        said = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.folder} {self.settings}"
         self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), "-o", said, "start")
 
     def stop(self) -> None:
@@ -46,14 +47,14 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(settings: str = "") -> Iterator[Postgres]:
     """A server that runs; skips the test where there is none that could."""
     pytest.importorskip("psycopg", reason="there is no driver: pip install 'psycopg[binary]'")
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
     try:
         if (owner := _owner()) is not None:
             shutil.chown(folder, owner)
-        server = Postgres(_programs(), folder, _free_port())
+        server = Postgres(_programs(), folder, _free_port(), settings)
         server.initdb()
         server.start()
         try:

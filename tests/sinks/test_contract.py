@@ -48,7 +48,7 @@ def test_the_console_may_say_a_thing_twice_but_not_in_one_run(tmp_path):
 def test_a_description_says_what_and_where(output, tmp_path):
     described = output.open().describe()
 
-    assert described["kind"] in ("files", "log", "collect", "console")
+    assert described["kind"] in ("files", "log", "collect", "console", "sql")
     assert {"kind", "place", "format", "options", "schema"} <= set(described)
     if described["kind"] in ("files", "log"):
         assert described["place"].startswith(str(tmp_path))

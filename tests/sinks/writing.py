@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.sinks import sql_cases
 
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
@@ -99,6 +100,7 @@ EXACT: dict[str, Callable[[Path], Output]] = {
     "typed topic": log,
     "keyed topic": lambda tmp: log(tmp, key="n"),
     "byte topic": lambda tmp: log(tmp, typed=False, key="n"),
+    **sql_cases.cases(Output),
 }
 EVERY = {**EXACT, "console": console}
 

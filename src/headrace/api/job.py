@@ -25,6 +25,7 @@ from headrace.plan.explain import Explanation, explain
 from headrace.plan.nodes import DEAD_SCHEMA, Dead, Edge, Read
 from headrace.plan.program import Program, build
 from headrace.schema import SchemaLike, schema_of
+from headrace.secrets import without_secrets
 from headrace.sources.memory import MemorySource
 
 MOST_SLOTS = 4096
@@ -94,6 +95,7 @@ class Job:
         caught up.
         """
         site = call_site()
+        uri, options = without_secrets(uri, options)
         with self.draft.attempt(site):
             check_kind(uri, "read", options)
             if isinstance(uri, MemorySource) and isinstance(time, str) and schema is None:
@@ -112,7 +114,7 @@ class Job:
             was=was,
             **timing(self.draft, times, columns, site),
         )
-        added = self.draft.add(node, chosen=name, kind="", place=place_name(uri))
+        added = self.draft.add(node, chosen=name, kind="", place=place_name(uri, options))
         return Stream(self.draft, Edge(added))
 
     @property

@@ -38,6 +38,7 @@ from headrace.plan.draft import Draft, place_name, points_somewhere
 from headrace.plan.nodes import LATE, Edge, Node, Stateful, Union, Write, late_port, step_of
 from headrace.printed import columns_html
 from headrace.schema import SchemaLike
+from headrace.secrets import without_secrets
 from headrace.sinks import Output
 
 
@@ -185,11 +186,16 @@ class Stream(
         """Send the rows to "log:topic", "files:path", "console:" ..., or to a `hr.Output` of your
         own; as often as you like."""
         step = self._step(name, was)
+        uri, options = without_secrets(uri, options)
         chosen = {**({"format": format} if format else {}), **options}
         with self._draft.attempt(step.site):
             check_place(uri, "write")
             check_kind(uri, "write", chosen)
-        place = place_name(str(uri)) if points_somewhere(str(uri)) else ""
+        place = (
+            place_name(uri if isinstance(uri, str) else str(uri), options)
+            if points_somewhere(str(uri))
+            else ""
+        )
         node = Write(schema=self.schema, uri=uri, options=chosen, **step.common())
         step.add(node, "write", place)
 

@@ -25,6 +25,8 @@ from headrace.expr.types import DIGEST, JSON_OBJECT
 from headrace.kernel.json_documents import get_json_object
 
 Error = duckdb.Error
+LockedError = duckdb.IOException  # another process has the file open
+ConflictError = duckdb.TransactionException
 FEED = "\0feed"  # where a query takes its rows; no literal of a user can hold it
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -87,6 +89,13 @@ def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
             database.register(name, rows)
         result = database.sql(query)
         return pa.table({}) if result is None else result.to_arrow_table()
+
+
+def database(path: str) -> duckdb.DuckDBPyConnection:
+    """A user's own database, in a file; times are UTC."""
+    opened = duckdb.connect(path)
+    opened.execute("SET TimeZone = 'UTC'")
+    return opened
 
 
 def _open() -> duckdb.DuckDBPyConnection:

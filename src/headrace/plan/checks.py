@@ -8,7 +8,7 @@ draft already. What is unknown because of such a mistake is not judged again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -159,12 +159,13 @@ def column_names(graph: Graph) -> Problems:
 
 
 def targets(graph: Graph) -> Problems:
-    reads = {_place(n.uri) for n in graph if isinstance(n, Read) and isinstance(n.uri, str)}
+    texts = [n for n in graph if isinstance(n, Read) and isinstance(n.uri, str)]
+    reads = {_place(n.uri, n.options) for n in texts}
     writes: dict[str, Write] = {}
     for node in graph:
         if not isinstance(node, Write) or not str(node.uri).partition(":")[2]:
             continue
-        place = _place(str(node.uri))
+        place = _place(str(node.uri), node.options)
         if place in reads:
             yield PlanError(
                 "HR-PLAN-009",
@@ -182,9 +183,11 @@ def targets(graph: Graph) -> Problems:
         writes.setdefault(place, node)
 
 
-def _place(uri: str) -> str:
-    """The same for one folder, however it is written."""
+def _place(uri: str, options: Mapping[str, object]) -> str:
+    """The same for one folder, however it is written; a database has many tables."""
     scheme, _, rest = uri.partition(":")
+    if scheme == "sql":
+        return f"{uri} {options.get('table')}"
     is_path = scheme == "files" and rest
     return f"files:{os.path.realpath(os.path.expanduser(rest))}" if is_path else uri
 

@@ -9,10 +9,11 @@ problem has been reported), and a schema without columns is not known at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
@@ -308,12 +309,14 @@ def _no_step(port: str, name: str) -> PlanError:
 _ODD = re.compile(r"[^\w.-]+")
 
 
-def place_name(uri: object) -> str:
+def place_name(uri: object, options: Mapping[str, object] = MappingProxyType({})) -> str:
     """A short name for what a uri points at: "log:temperature" is "temperature"."""
     if not isinstance(uri, str):
         label = getattr(uri, "label", "") or type(uri).__name__.lower().removesuffix("source")
         return _clean(label) or "input"
     scheme, _, rest = uri.partition(":")
+    if scheme == "sql" and isinstance(options.get("table"), str):
+        rest = str(options["table"])
     if scheme == "files":
         parts = [p for p in PurePosixPath(rest).parts if not set(p) & set("*?[") and p != "/"]
         rest = parts[-1].split(".")[0] or parts[-1] if parts else ""

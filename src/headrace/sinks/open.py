@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.files import remote_scheme
+from headrace.secrets import without_secrets
 from headrace.sinks import columns
 from headrace.sinks.columns import unpacked
 from headrace.sinks.commits import FOLDER, Commits, Name, OutputFile, in_force, parts_of, retried
@@ -32,9 +33,10 @@ from headrace.sinks.loop import LOOP, SCHEME
 from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
 from headrace.sinks.own import SCHEME as OWN_SCHEME
 from headrace.sinks.ownership import find
+from headrace.sinks.sql import SQL
 from headrace.state.epochs import EpochLog
 
-KINDS = {"files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT}
+KINDS = {"files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL}
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 
 
@@ -49,11 +51,12 @@ def open_sink(
     """The sink that `uri` names, or is, for output `name` of the job in `folder`."""
     if isinstance(uri, Output):
         options, uri = {**(options or {}), MADE: uri}, f"{OWN_SCHEME}:{uri.kind}"
+    uri, options = without_secrets(uri, options or {})
     scheme, _, rest = uri.partition(":")
     if scheme not in _MADE:
         check_kind(uri)
     key = name if key is None else key
-    request = OutputRequest(uri, rest, schema, dict(options or {}), folder, name, key)
+    request = OutputRequest(uri, rest, schema, options, folder, name, key)
     kind = (KINDS | _MADE)[scheme]
     kind.check(request)
     return kind.open(request)
@@ -73,6 +76,7 @@ def check_output(uri: str | Output, options: Mapping[str, Any]) -> None:
     """Refuse an output that cannot be opened anywhere; looks at the texts only."""
     if isinstance(uri, Output):
         return check_own(uri, options, taken=(*KINDS, *_MADE))
+    uri, options = without_secrets(uri, options)
     check_kind(uri)
     scheme, _, rest = uri.partition(":")
     KINDS[scheme].check(OutputRequest(uri, rest, pa.schema([]), dict(options), "", "", ""))

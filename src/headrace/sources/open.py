@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.clock import Clock, SystemClock
 from headrace.errors import InputError
 from headrace.files import file_name, remote_scheme
+from headrace.secrets import without_secrets
 from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source
 from headrace.sources.files import open_files
@@ -53,6 +54,7 @@ def open_source(
     the program reads the columns `used`. Nothing is made by opening.
     """
     clock = clock or SystemClock()
+    uri, options = without_secrets(uri, options or {})
     home = _home(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
         return _for_job(uri, schema, home, name, clock, until)
@@ -65,7 +67,7 @@ def open_source(
         rest,
         schema,
         format,
-        dict(options or {}),
+        options,
         home,
         until == "end",
         clock,

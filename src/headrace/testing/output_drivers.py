@@ -216,7 +216,7 @@ class Stopped:
             Drive(self._folder, self._pass).run(self._old)
 
     def _pass(self, name: str) -> None:
-        if self._busy or self.newer is not None or name.startswith("log."):
+        if self._busy or self.newer is not None or name.startswith(("log.", "sql.")):
             return  # who is stopped with the log's lock keeps everybody out, the newer one too
         self.passed.append(name)
         if len(self.passed) == self._at:

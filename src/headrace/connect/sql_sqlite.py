@@ -1,0 +1,232 @@
+"""A SQLite database in a file, by Python's own library.
+
+SQLite stores whole numbers, floating-point numbers, texts and bytes, whatever a column is declared
+as: what is read is checked value by value against the declared type. Decimals, dates and times
+are written as text (ISO 8601, UTC), which is exact.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.connect.sql import (
+    Column,
+    Connection,
+    Database,
+    SqlFailure,
+    TableName,
+    UnmappedError,
+    quoted,
+)
+from headrace.schema import TIMESTAMP, ddl_type
+
+_PATIENCE = 5.0  # seconds for a lock, in the library itself
+_BATCH = 50_000  # rows
+_ISO = "%Y-%m-%dT%H:%M:%SZ"  # with microseconds, as the column has them
+# by the declared type, without its length
+_KINDS: dict[str, pa.DataType] = {
+    **dict.fromkeys(
+        ("INTEGER", "INT", "BIGINT", "SMALLINT", "TINYINT", "INT8", "INT4"), pa.int64()
+    ),
+    **dict.fromkeys(("REAL", "DOUBLE", "DOUBLE PRECISION", "FLOAT"), pa.float64()),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "CLOB", "NVARCHAR", "UUID", "JSON"), pa.string()),
+    "BLOB": pa.binary(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": TIMESTAMP,
+    "DATETIME": TIMESTAMP,
+}
+_WRITTEN = {
+    **{name: kind for name, kind in _KINDS.items() if pa.types.is_primitive(kind)},
+    **dict.fromkeys(("TEXT", "CLOB"), pa.string()),
+    "BLOB": pa.binary(),
+}
+
+
+class Sqlite(Connection):
+    dialect = "sqlite"
+
+    def __init__(self, database: Database) -> None:
+        path = database.url.partition(":")[2]
+        with _failures():
+            self._connection = sqlite3.connect(
+                path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA synchronous = FULL")
+
+    def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with _failures():
+            return self._connection.execute(re.sub(r"\$(\d+)", r"?\1", sql), values).fetchall()
+
+    def begin(self) -> None:
+        self.run("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.run("COMMIT")
+
+    def rollback(self) -> None:
+        with suppress(SqlFailure):
+            self.run("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def columns(self, table: TableName) -> list[Column] | None:
+        rows = self.run("SELECT name, type, \"notnull\", dflt_value IS NOT NULL, hidden, pk "
+                        "FROM pragma_table_xinfo($1)", table.name)  # fmt: skip
+        return [
+            Column(
+                name,
+                declared,
+                _WRITTEN.get(_bare(declared)),
+                bool(required),
+                bool(filled) or (bool(pk) and _bare(declared) == "INTEGER"),
+                hidden in (2, 3),
+            )
+            for name, declared, required, filled, hidden, pk in rows
+        ] or None
+
+    def keys(self, table: TableName) -> list[frozenset[str]]:
+        primary = self.run("SELECT name FROM pragma_table_info($1) WHERE pk > 0", table.name)
+        found = [frozenset(name for (name,) in primary)] if primary else []
+        for (index,) in self.run(
+            'SELECT name FROM pragma_index_list($1) WHERE "unique" AND NOT partial', table.name
+        ):
+            names = self.run("SELECT name FROM pragma_index_info($1)", index)
+            found.append(frozenset(name for (name,) in names))
+        return found
+
+    @classmethod
+    def type_for(cls, kind: pa.DataType) -> str | None:
+        is_a = pa.types
+        if is_a.is_boolean(kind):
+            return "BOOLEAN"
+        if is_a.is_integer(kind) and kind != pa.uint64():
+            return "INTEGER"
+        if is_a.is_floating(kind):
+            return "REAL"
+        if is_a.is_timestamp(kind):
+            return "TIMESTAMP"
+        if is_a.is_date(kind):
+            return "DATE"
+        if is_a.is_string(kind) or is_a.is_decimal(kind):
+            return "TEXT"
+        return "BLOB" if is_a.is_binary(kind) else None
+
+    def load(self, table: TableName, rows: pa.Table, *, temporary: bool = False) -> None:
+        names = ", ".join(map(quoted, rows.schema.names))
+        marks = ", ".join("?" * rows.num_columns)
+        values = zip(*(_plain(c).to_pylist() for c in rows.columns), strict=True)
+        with _failures():
+            self._connection.executemany(
+                f"INSERT INTO {table.sql} ({names}) VALUES ({marks})", values
+            )
+
+    def stage(self, name: str, rows: pa.Table) -> None:
+        columns = ", ".join(f"{quoted(f.name)} {self.type_for(f.type)}" for f in rows.schema)
+        self.run(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
+        self.run(f"CREATE TEMP TABLE {quoted(name)} ({columns})")
+        self.load(TableName("temp", name), rows)
+
+    def describe(self, query: str, declared: pa.Schema | None) -> pa.Schema:
+        if declared is not None:
+            return declared
+        table = re.fullmatch(r'SELECT \* FROM ("(?:[^"]|"")+")', query)
+        if table is None:
+            hint = 'Pass them: schema="id bigint, name string".'
+            raise UnmappedError("", "a query, whose columns have no types in SQLite", hint)
+        name = table[1][1:-1].replace('""', '"')
+        rows = self.run("SELECT name, type FROM pragma_table_info($1)", name)
+        return pa.schema([pa.field(n, _kind(n, declared_type)) for n, declared_type in rows])
+
+    def fetch(self, query: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        names = ", ".join(map(quoted, schema.names))
+        with _failures():
+            cursor = self._connection.execute(f"SELECT {names} FROM ({query})")
+            while rows := cursor.fetchmany(_BATCH):
+                columns = zip(*rows, strict=True)
+                arrays = [_array(list(c), f) for c, f in zip(columns, schema, strict=True)]
+                yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+DOOR = Sqlite
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as cause:
+        text = str(cause)
+        busy = "locked" in text or "busy" in text
+        raise SqlFailure(text, transient=busy, refused="unable to open" in text) from None
+    except sqlite3.Error as cause:
+        raise SqlFailure(str(cause)) from None
+
+
+def _bare(declared: str) -> str:
+    return re.sub(r"\(.*\)", "", declared).strip().upper()
+
+
+def _kind(name: str, declared: str) -> pa.DataType:
+    kind = _KINDS.get(_bare(declared))
+    if kind is None:
+        hint = f'Pass the columns: schema="{name} decimal(20,4), ...", or leave it out in a query.'
+        raise UnmappedError(name, declared or "declared without a type", hint)
+    return kind
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As one of the four types that SQLite has."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pc.strftime(column.cast(pa.timestamp("us", tz="UTC")), _ISO)
+    if pa.types.is_date(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.string())
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    return column
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    """The values of a column, each checked: SQLite holds anything anywhere."""
+    kind = field.type
+    try:
+        if pa.types.is_floating(kind):
+            return _numbers(values).cast(kind)
+        if pa.types.is_boolean(kind):
+            return _booleans(values)
+        if pa.types.is_integer(kind):
+            return pa.array(values, pa.int64()).cast(kind)
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_decimal(kind):
+            return pa.array(values, pa.string()).cast(kind)
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, OverflowError) as cause:
+        hint = "Correct the values, or read the column as text by a query with a cast."
+        what = f"not always {ddl_type(kind)} ({str(cause)[:120]})"
+        raise UnmappedError(field.name, what, hint) from cause
+
+
+def _numbers(values: list[Any]) -> pa.Array:
+    """Floating point; a whole number is one only if nothing is lost."""
+    for v in set(map(type, values)) - {float, int, type(None)}:
+        raise TypeError(f"there is a {v.__name__}")
+    whole = [v for v in values if type(v) is int]
+    if any(int(float(v)) != v for v in whole):
+        raise TypeError("a whole number has too many digits")
+    return pa.array(values, pa.float64(), from_pandas=False) if not whole else pa.array(
+        [None if v is None else float(v) for v in values], pa.float64()
+    )  # fmt: skip
+
+
+def _booleans(values: list[Any]) -> pa.Array:
+    if set(values) - {0, 1, None}:
+        raise TypeError("there are other values than 0 and 1")
+    return pa.array(values, pa.int8()).cast(pa.bool_())

@@ -1,0 +1,279 @@
+"""Tables of databases: exact types, upserts and retractions, secrets, kills, a server that goes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.databases import database, new_table, run, selected, server, uri
+from tests.joins.postgres import PASSWORD
+from tests.sinks.sql_cases import DIALECTS, output
+from tests.sinks.writing import ALONE, Output, in_child, in_flight, made, refusal
+
+from headrace.connect import sql
+from headrace.schema import schema_of
+from headrace.sinks import open_sink
+
+TYPES = schema_of(
+    "id bigint, small smallint, x double, f float, yes boolean, text string, raw binary, day date, "
+    "at timestamp, amount decimal(20,4)"
+)
+ROW = {
+    "id": 2**62, "small": -5, "x": 0.1, "f": 0.5, "yes": True, "text": "é '\"\n", "raw": b"\0\xff",
+    "day": dt.date(1969, 2, 28), "at": dt.datetime(1960, 1, 1, 12, 0, 0, 123456, dt.UTC),
+    "amount": decimal.Decimal("-1234567890123456.7890"),
+}  # fmt: skip
+KEYED = schema_of("k bigint, v string")
+CHANGES = schema_of("k bigint, v string, change string")
+
+
+def publish(sink: Any, epoch: int, rows: list[dict[str, Any]], parts: int = 1) -> Any:
+    table = pa.Table.from_pylist(rows, sink.schema)
+    step = -(-len(rows) // parts) or 1
+    staged = []
+    for i in range(0, len(rows), step):
+        staged += sink.stage(table.slice(i, step), epoch, f"{os.getpid()}/{i}")
+    staged = in_flight(staged)
+    sink.publish(epoch, staged, ALONE)
+    return staged
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_values_are_written_and_read_exactly(tmp_path, dialect):
+    from headrace.connect.sql import TableName, connected
+
+    out = output(tmp_path, dialect, Output, TYPES)
+    empty = dict.fromkeys(ROW) | {"id": 1}
+    sink = made(out.open())
+    publish(sink, 0, [ROW, empty])
+
+    table = TableName.of(str(sink._table))
+    query = f"SELECT * FROM {table.sql}"
+    with connected(database(dialect, tmp_path)) as connection:
+        declared = TYPES if dialect == "sqlite" else None  # decimals are text there
+        schema = connection.describe(query, declared)
+        rows = pa.concat_tables(connection.fetch(query, schema)).to_pylist()
+    if dialect == "sqlite":
+        assert schema == TYPES
+    assert sorted(rows, key=lambda r: r["id"]) == [empty, ROW]
+
+
+def test_lists_and_uuids_in_postgres(tmp_path):
+    table = new_table("postgresql")
+    where = database("postgresql", tmp_path)
+    run(where, f"CREATE TABLE {table} (u uuid, n int[], t text[], c varchar(3), k bigserial)")
+    schema = schema_of("u string, n array<int>, t array<string>, c string")
+    sink = made(output(tmp_path, "postgresql", Output, schema, table=table).open())
+    id = "1e1c1d8e-0000-0000-0000-000000000001"
+    publish(sink, 0, [{"u": id, "n": [1, None], "t": ["a", ""], "c": "abc"}])
+
+    assert run(where, f"SELECT u::text, n, t, c, k FROM {table}") == [
+        (id, [1, None], ["a", ""], "abc", 1)
+    ]
+    for bad in ({"u": "x"}, {"c": "abcd"}, {"c": "a\0"}):
+        row = dict.fromkeys(schema.names) | bad
+        error = refusal(sink.stage, pa.Table.from_pylist([row], schema), 1, "a")
+        assert error.code == "HR-OUTPUT-006"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_last_row_of_a_key_stays(tmp_path, dialect):
+    out = output(tmp_path, dialect, Output, KEYED, mode="upsert", key=["k"])
+    sink = made(out.open())
+    draw, model = random.Random(7), dict[int, str]()
+    for epoch in range(6):
+        rows = [{"k": draw.randrange(9), "v": f"{epoch}/{i}"} for i in range(draw.randrange(20))]
+        publish(sink, epoch, rows, 3)
+        model |= {r["k"]: r["v"] for r in rows}
+        assert out.rows() == sorted(model.items())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_retracted_is_deleted_however_changes_are_cut(tmp_path, dialect):
+    """The model is a table; its changes, a `-` and a `+` for each update, make the output."""
+    out = output(tmp_path, dialect, Output, CHANGES, mode="upsert", key="k")
+    sink = made(out.open())
+    draw, table, changes = random.Random(3), dict[int, str](), list[dict[str, Any]]()
+    for epoch in range(25):
+        for _ in range(draw.randrange(12)):
+            k, v = draw.randrange(6), draw.choice([None, "a", "b"])
+            if k in table:
+                changes.append({"k": k, "v": table.pop(k), "change": "-"})
+            if v is not None:
+                table[k] = v
+                changes.append({"k": k, "v": v, "change": "+"})
+        if draw.random() < 0.6:
+            # "+" of another task may come before its "-" in the same batch
+            mixed = sorted(changes, key=lambda _: draw.random()) if draw.random() < 0.3 else changes
+            publish(sink, epoch, mixed, 2)
+            changes = []
+            assert out.rows() == sorted(table.items())
+
+
+def test_a_key_that_is_none_is_noticed(tmp_path):
+    out = output(tmp_path, "sqlite", Output, CHANGES, mode="upsert", key="k")
+    sink = made(out.open())
+    rows = [{"k": 1, "v": "a", "change": "+"}, {"k": 1, "v": "b", "change": "+"}]
+    assert refusal(publish, sink, 0, rows).code == "HR-SQL-008"
+    for bad in ({"k": None, "v": "a", "change": "+"}, {"k": 1, "v": "a", "change": "?"}):
+        assert refusal(publish, sink, 0, [bad]).code == "HR-OUTPUT-006"
+
+
+def test_tables_that_do_not_fit_are_refused_at_the_start(tmp_path):
+    where = database("sqlite", tmp_path)
+    run(
+        where,
+        "CREATE TABLE a (k INTEGER, v INTEGER)",
+        "CREATE TABLE b (k INTEGER, v TEXT, w TEXT NOT NULL)",
+        "CREATE TABLE c (k INTEGER)",
+        "CREATE TABLE d (k INTEGER, v TEXT)",
+    )
+
+    def code(table: str, schema: pa.Schema = KEYED, **options: Any) -> str:
+        return refusal(
+            output(tmp_path, "sqlite", Output, schema, table=table, **options).open().check
+        ).code
+
+    assert code("a") == code("c") == "HR-OUTPUT-006"
+    assert code("b") == "HR-SQL-005"
+    assert code("d", mode="upsert", key="k") == "HR-SQL-006"
+    assert code("e", create=False) == "HR-SQL-004"
+    assert code("e", schema_of("m map<string, int>")) == "HR-SQL-003"
+    assert code("d", mode="upsert", key="nix") == "HR-OUTPUT-008"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"table": "t", "mode": "upsert"}, {"table": "t", "key": "k"}, {"table": "t", "tabel": 1},
+     {"table": "t", "mode": "replace"}, {"table": "t", "create": "no"}],
+)  # fmt: skip
+def test_wrong_options_are_refused_when_the_program_is_built(options, tmp_path):
+    error = refusal(open_sink, "sql:sqlite:x.db", KEYED, options, str(tmp_path), "o")
+    assert error.code == "HR-OUTPUT-008"
+
+
+def test_a_text_that_names_no_database_is_refused_without_showing_it(tmp_path):
+    for text in (
+        "sql:mysql://me:s3cret@h/db",
+        "sql:",
+        "sql:postgresql:me:s3cret@h",
+        "sql:sqlite://x",
+    ):
+        error = refusal(open_sink, text, KEYED, {"table": "t"}, str(tmp_path), "o")
+        assert error.code == "HR-SQL-001" and "s3cret" not in str(error)
+
+
+def test_a_password_is_neither_shown_nor_stored(tmp_path):
+    out = output(tmp_path, "postgresql", Output, KEYED)
+    sink = made(out.open())
+    publish(sink, 0, [{"k": 1, "v": "a"}])
+
+    shown = [repr(vars(sink)), str(sink.describe()), sink.what]
+    assert all(PASSWORD not in text for text in shown)
+    files = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
+    assert files and all(PASSWORD.encode() not in content for content in files)
+    wrong = uri("postgresql", tmp_path).replace(PASSWORD, "an0ther")
+    error = refusal(open_sink(wrong, KEYED, {"table": "t"}, str(tmp_path), "o").check)
+    assert error.code == "HR-SQL-002" and "an0ther" not in str(error)
+
+
+def test_another_content_of_the_same_epoch_is_noticed(tmp_path):
+    out = output(tmp_path, "sqlite", Output, KEYED)
+    sink = made(out.open())
+    staged = publish(sink, 0, [{"k": 1, "v": "a"}])
+    others = in_flight(sink.stage(pa.table({"k": [2], "v": ["b"]}, KEYED), 0, "other"))
+
+    assert refusal(sink.publish, 0, others, ALONE).code == "HR-OUTPUT-013"
+    assert refusal(sink.check_same, 0, others).code == "HR-OUTPUT-013"
+    sink.check_same(0, staged)
+    assert out.rows() == [(1, "a")]
+
+
+def test_a_table_that_was_dropped_is_noticed(tmp_path):
+    out = output(tmp_path, "sqlite", Output, KEYED)
+    sink = made(out.open())
+    publish(sink, 1, [{"k": 1, "v": "a"}])
+    assert sink.reached(1)
+    run(database("sqlite", tmp_path), "DROP TABLE t")
+
+    assert not sink.reached(1)
+    assert refusal(out.open().check).code == "HR-SQL-009"
+
+
+def test_what_the_database_refuses_is_delivered_once_it_may_be(tmp_path):
+    out = output(tmp_path, "sqlite", Output, KEYED, table="t")
+    where = database("sqlite", tmp_path)
+    run(where, "CREATE TABLE t (k INTEGER CHECK (k < 5), v TEXT)")
+    sink = made(out.open())
+    staged = in_flight(sink.stage(pa.table({"k": [3, 7], "v": ["a", "b"]}, KEYED), 0, "a"))
+
+    assert refusal(sink.publish, 0, staged, ALONE).code == "HR-SQL-007"
+    assert out.rows() == []
+    run(where, "ALTER TABLE t RENAME TO old", "CREATE TABLE t (k INTEGER, v TEXT)")
+    sink.publish(0, staged, ALONE)
+    assert out.rows() == [(3, "a"), (7, "b")]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("point", ["sql.claimed:2", "sql.written:2", "sql.committed:2"])
+def test_a_driver_that_is_killed_in_a_transaction_is_taken_up_by_the_next(tmp_path, dialect, point):
+    table = new_table(dialect)
+    job, place = str(tmp_path / "job"), uri(dialect, tmp_path)
+
+    def life() -> None:
+        sink = made(open_sink(place, KEYED, {"table": table}, job, "o"))
+        for epoch in range(4):
+            publish(sink, epoch, [{"k": epoch, "v": f"{i}"} for i in range(3)])
+
+    def killed_life() -> None:
+        os.environ["HEADRACE_CRASH"] = point
+        life()
+
+    assert in_child(killed_life) == (-signal.SIGKILL, "")
+    assert in_child(life) == (0, "")
+    whole = sorted((e, f"{i}") for e in range(4) for i in range(3))
+    assert selected(database(dialect, tmp_path), table) == whole
+
+
+def test_a_server_that_is_restarted_is_waited_for(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(sql, "LONGEST_PAUSE", 0.2)
+    out = output(tmp_path, "postgresql", Output, KEYED)
+    sink = made(out.open())
+    publish(sink, 0, [{"k": 0, "v": "a"}])
+    running = server()
+    running.stop()
+    back = threading.Timer(1.0, running.start)
+    back.start()
+    try:
+        publish(sink, 1, [{"k": 1, "v": "b"}])
+    finally:
+        back.join()
+
+    assert Counter(out.rows()) == Counter([(0, "a"), (1, "b")])
+    said = " ".join(caplog.messages)
+    assert "trying again" in said and "connected again" in said and PASSWORD not in said
+
+
+def test_a_server_that_does_not_come_back_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(sql, "PATIENCE", 0.0)
+    where = Path(tmp_path / "busy.db")
+    place = f"sql:sqlite:{where}"
+    from headrace.connect import sql_sqlite
+
+    monkeypatch.setattr(sql_sqlite, "_PATIENCE", 0.05)
+    sink = made(open_sink(place, KEYED, {"table": "t"}, str(tmp_path / "job"), "o"))
+    found = sql.database_of(place.removeprefix("sql:"), None)
+    assert found is not None
+    with sql.connected(found) as other:
+        other.begin()
+        assert refusal(publish, sink, 0, [{"k": 1, "v": "a"}]).code == "HR-SQL-010"
+        other.rollback()
