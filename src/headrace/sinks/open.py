@@ -51,12 +51,12 @@ def open_sink(
     """The sink that `uri` names, or is, for output `name` of the job in `folder`."""
     if isinstance(uri, Output):
         options, uri = {**(options or {}), MADE: uri}, f"{OWN_SCHEME}:{uri.kind}"
-    uri, options = without_secrets(uri, options or {})
-    scheme, _, rest = uri.partition(":")
+    place, options = without_secrets(uri, options or {})
+    scheme, _, rest = place.partition(":")
     if scheme not in _MADE:
-        check_kind(uri)
+        check_kind(place)
     key = name if key is None else key
-    request = OutputRequest(uri, rest, schema, options, folder, name, key)
+    request = OutputRequest(place, rest, schema, options, folder, name, key)
     kind = (KINDS | _MADE)[scheme]
     kind.check(request)
     return kind.open(request)
@@ -76,10 +76,10 @@ def check_output(uri: str | Output, options: Mapping[str, Any]) -> None:
     """Refuse an output that cannot be opened anywhere; looks at the texts only."""
     if isinstance(uri, Output):
         return check_own(uri, options, taken=(*KINDS, *_MADE))
-    uri, options = without_secrets(uri, options)
-    check_kind(uri)
-    scheme, _, rest = uri.partition(":")
-    KINDS[scheme].check(OutputRequest(uri, rest, pa.schema([]), dict(options), "", "", ""))
+    place, options = without_secrets(uri, options)
+    check_kind(place)
+    scheme, _, rest = place.partition(":")
+    KINDS[scheme].check(OutputRequest(place, rest, pa.schema([]), dict(options), "", "", ""))
 
 
 def check_kind(uri: str) -> None:
