@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import os
 import random
 import signal
@@ -17,7 +18,7 @@ import pytest
 from tests.databases import database, new_table, run, selected, server, uri
 from tests.joins.postgres import PASSWORD
 from tests.sinks.sql_cases import DIALECTS, output
-from tests.sinks.writing import ALONE, Output, in_child, in_flight, made, refusal
+from tests.sinks.writing import ALONE, Output, in_child, made, refusal
 
 from headrace.connect import sql
 from headrace.schema import schema_of
@@ -34,6 +35,12 @@ ROW = {
 }  # fmt: skip
 KEYED = schema_of("k bigint, v string")
 CHANGES = schema_of("k bigint, v string, change string")
+
+
+def in_flight(references: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """References as a manifest stores them."""
+    stored: list[dict[str, Any]] = json.loads(json.dumps(references))
+    return stored
 
 
 def publish(sink: Any, epoch: int, rows: list[dict[str, Any]], parts: int = 1) -> Any:
