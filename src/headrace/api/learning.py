@@ -24,8 +24,8 @@ class Learning(Results[StreamT, TimedT, JoinT, TableT]):
     def drift(
         self,
         column: str,
-        *,
         detector: str = "adwin",
+        *,
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
@@ -42,9 +42,9 @@ class Learning(Results[StreamT, TimedT, JoinT, TableT]):
     def learn(
         self,
         model: Any,
-        *,
         target: str,
         features: str | Sequence[str],
+        *,
         probabilities: bool = False,
         unbounded: bool = False,
         name: str | None = None,
