@@ -252,6 +252,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "log.block": {
         "ALIGN": "the format",
+        "_VERSION": "the format",
     },
     "log.clients": {
         "TopicSubscription.max_poll_ms": "ms",
@@ -273,7 +274,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "RANGES": "a limit that is refused",
     },
     "log.topic": {
+        "EXTENDED": "a version",
         "FORMAT": "a version",
+        "MOST_VERSIONS": "a limit that is refused",
     },
     "look.in_process": {
         "Driver.__init__(tasks)": "the user's",

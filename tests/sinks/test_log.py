@@ -187,3 +187,16 @@ def test_a_map_that_json_cannot_hold_fails_before_anything_is_committed(tmp_path
 
     rows = pa.table({"v": pa.array([[("a", 1), ("a", 2)]], schema.field("v").type)})
     assert refusal(lambda: sink.stage(rows, 1, "a")).code == "HR-OUTPUT-006"
+
+
+def test_columns_that_were_added_to_the_topic_are_null_in_what_an_output_writes(tmp_path, topics):
+    sink = opened(tmp_path)
+    made(sink)
+    sink.publish(0, sink.stage(table(0, 1), 0, "a"), ALONE)
+    topics.alter("t", pa.schema([*SCHEMA, ("more", pa.string())]))
+    sink.publish(1, sink.stage(table(1, 2), 1, "a"), ALONE)
+    again = opened(tmp_path)
+    made(again)
+    again.publish(1, again.stage(table(1, 2), 1, "b"), ALONE)
+    found = [row for _, t in topics.read("t", 0, 0) for row in t.to_pylist()]
+    assert [(row["n"], row["more"]) for row in found] == [(1, None), (2, None)]

@@ -59,6 +59,10 @@ def create(
     retention_bytes: Annotated[
         str | None, typer.Option(help="Size to keep of each partition: 1GB, 500MB.", metavar="SIZE")
     ] = None,
+    retention_groups: Annotated[
+        bool,
+        typer.Option("--retention-groups", help="Retention waits for every consumer group."),
+    ] = False,
     log: Folder = None,
 ) -> None:
     """Create a topic: typed columns with --schema, else bytes.
@@ -68,8 +72,33 @@ def create(
     Example: [bold]headrace topic create temps --schema "area string, c double"[/bold]
     """
     limit = None if retention_bytes is None else bytes_of(retention_bytes)
-    info = EmbeddedLog(log).create(name, partitions, schema, key, retention, limit)
+    info = EmbeddedLog(log).create(
+        name, partitions, schema, key, retention, limit, retention_groups=retention_groups
+    )
     typer.echo(f"created topic '{name}': {columns(info)}, {count(info.partitions, 'partition')}")
+
+
+@app.command()
+def alter(
+    name: Name,
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="All columns, with the new ones: they are null in what is stored.",
+            metavar="DDL",
+            show_default=False,
+        ),
+    ],
+    log: Folder = None,
+) -> None:
+    """Add columns to a typed topic.
+
+    Programs that read or write it need not be stopped; what they leave out is null.
+
+    Example: [bold]headrace topic alter temps --schema "area string, c double, ok int"[/bold]
+    """
+    info = EmbeddedLog(log).alter(name, schema)
+    typer.echo(f"topic '{name}' has the columns {columns(info)}")
 
 
 @app.command("list")

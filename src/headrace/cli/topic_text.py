@@ -55,7 +55,8 @@ def columns(info: TopicInfo) -> str:
 def retention_of(info: TopicInfo) -> str:
     by_time = [] if info.retention_ms is None else [pretty(info.retention_ms)]
     by_size = [] if info.retention_bytes is None else [f"{size(info.retention_bytes)} a partition"]
-    return ", ".join(by_time + by_size) or "none: everything is kept"
+    waits = ["waits for consumer groups"] if info.retention_groups else []
+    return ", ".join(by_time + by_size + waits) or "none: everything is kept"
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

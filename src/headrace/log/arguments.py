@@ -6,6 +6,7 @@ key is one of them, its numbers make sense. Pure: no files here.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -15,7 +16,7 @@ import pyarrow as pa
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
 from headrace.files import remote_scheme
-from headrace.log.topic import Topic, new_id, segment_size
+from headrace.log.topic import MOST_VERSIONS, Topic, new_id, segment_size
 from headrace.schema import schema_of
 
 _MOST = 2**63 - 1
@@ -125,6 +126,7 @@ def new_topic(
     retention_bytes: int | None,
     segment_bytes: int | None,
     now: int,
+    retention_groups: bool = False,
 ) -> Topic:
     if not _whole(partitions, 1, MAX_PARTITIONS):
         raise _unfit(path, f"{partitions!r} partitions", f"Choose 1 to {MAX_PARTITIONS}.")
@@ -151,7 +153,49 @@ def new_topic(
         retention_bytes,
         segment_bytes or segment_size(retention_bytes, partitions),
         now,
+        retention_groups=bool(retention_groups),
     )
+
+
+def widened(topic: Topic, schema: object) -> Topic:
+    """The topic with the columns of `schema` that it does not have yet; HR-LOG-030 if it cannot."""
+    if topic.schema is None:
+        raise _unaltered(topic, "it holds bytes, and has no columns", "Create a typed topic.")
+    wanted, columns = _storable(topic.path, schema_of(schema)), topic.schema
+    for field in columns:
+        at = wanted.get_field_index(field.name)
+        if at < 0:
+            raise _unaltered(
+                topic,
+                f"the new schema lacks column {field.name!r}",
+                "Columns can only be added: name all that there are, and the new ones.",
+            )
+        if (wanted.field(at).type, wanted.field(at).nullable) != (field.type, field.nullable):
+            raise _unaltered(
+                topic,
+                f"column {field.name!r} is {field.type}, in the new schema {wanted.field(at).type}"
+                + ("" if wanted.field(at).nullable == field.nullable else ", or not null"),
+                "What is stored stays as it is: add a column of another name.",
+            )
+    new = [field for field in wanted if columns.get_field_index(field.name) < 0]
+    required = next((field for field in new if not field.nullable), None)
+    if required is not None:
+        raise _unaltered(
+            topic,
+            f"the new column {required.name!r} allows no null",
+            "Records that are stored have null in it: leave out 'not null'.",
+        )
+    if not new:
+        return topic
+    widths = topic.widths or (len(columns),)
+    if len(widths) >= MOST_VERSIONS:
+        raise _unaltered(topic, "columns were added too often", "Create another topic.")
+    wider = pa.schema([*columns, *new])
+    return dataclasses.replace(topic, schema=wider, widths=(*widths, len(wider)))
+
+
+def _unaltered(topic: Topic, fact: str, hint: str) -> LogError:
+    return LogError("HR-LOG-030", f"cannot alter topic '{topic.name}': {fact}", hint)
 
 
 def _storable(path: Path, schema: pa.Schema) -> pa.Schema:

@@ -22,6 +22,7 @@ import pyarrow as pa
 ALIGN = 64
 MAGIC = b"HRB2"
 CONTINUES = 1  # flag: the group goes on in the next block
+_VERSION = 4  # the flags above this bit: the version of the columns
 BLOCK_ROWS = 256 * 1024
 BLOCK_BYTES = 8 * 1024 * 1024
 
@@ -56,6 +57,11 @@ class Header(NamedTuple):
         return self.base + self.rows
 
     @property
+    def version(self) -> int:
+        """Which columns the records have: a later version has more."""
+        return self.flags >> _VERSION
+
+    @property
     def last(self) -> bool:
         """Whether its group is complete with this block."""
         return not self.flags & CONTINUES
@@ -68,6 +74,7 @@ class Stamp(NamedTuple):
     generation: int
     time: int
     synced: int
+    version: int = 0
 
 
 class Note(NamedTuple):
@@ -111,6 +118,7 @@ def encode(
         for body in (part.body,) if part.body is not None else map(_body, _pieces(part.table)):
             whole = base + body.rows == end
             flags = 0 if whole and i == len(parts) - 1 else CONTINUES
+            flags |= stamp.version << _VERSION
             notes = pack_notes(part.notes) if whole else b""
             yield _block(body, base, flags, part.partition, notes, stamp)
             base += body.rows

@@ -23,7 +23,7 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -361,6 +361,23 @@ def group_names(root: Path) -> list[str]:
     except OSError as error:
         raise unreadable(root / FOLDER, error) from error
     return sorted(unquote(name) for name in names)
+
+
+def committed(root: Path, topic: str, id: str, earliest: Sequence[int]) -> list[int] | None:
+    """By partition: what all groups that read the topic have committed; None if none does."""
+    every = [GroupFiles(root, name, 0).offsets() for name in group_names(root)]
+    readers = [
+        {
+            place.partition: o.offset
+            for place, o in offsets.items()
+            if (place.topic, o.id) == (topic, id)
+        }
+        for offsets in every
+    ]
+    readers = [offsets for offsets in readers if offsets]
+    if not readers:
+        return None
+    return [min(offsets.get(p, first) for offsets in readers) for p, first in enumerate(earliest)]
 
 
 def fenced(group: str, place: TopicPartition | None = None) -> LogError:

@@ -24,6 +24,7 @@ of consumers and producers:
     HR-LOG-023  retention was faster than the group    HR-LOG-027  a client that cannot be used now
     HR-LOG-024  the group has active members           HR-LOG-028  a partition that is not assigned
     HR-LOG-029  a transaction that is not in all its topics yet
+    HR-LOG-030  a change of columns that cannot be made
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ class TopicInfo:
     latest: tuple[int, ...]
     bytes: tuple[int, ...]
     id: str  # drawn when the topic was made: another topic of the same name has another
+    added: tuple[str, ...] = ()  # columns that `alter` has added: records may leave them out
+    retention_groups: bool = False  # records that a group has not committed are not removed
+    compacted: bool = False  # only the newest record of a key stays: offsets have gaps
 
     @property
     def records(self) -> int:
@@ -96,6 +100,8 @@ class Log(Protocol):
         *,
         exist_ok: bool = False,
     ) -> TopicInfo: ...
+
+    def alter(self, topic: str, schema: object) -> TopicInfo: ...
 
     def delete(self, topic: str) -> None: ...
 

@@ -29,6 +29,7 @@ from headrace.log.arguments import (
     moment_of,
     new_topic,
     patience_of,
+    widened,
 )
 from headrace.log.contract import (
     Ack,
@@ -57,10 +58,10 @@ _AHEAD = 1_000  # ms: a clock further ahead of the machine's is not believed
 
 
 class _Open:
-    """One topic, open in this process."""
+    """One topic, open in this process; `settings` tells whether they are still the same file."""
 
-    def __init__(self, topic: Topic, clock: Clock, patience: float) -> None:
-        self.topic = topic
+    def __init__(self, topic: Topic, clock: Clock, patience: float, settings: object) -> None:
+        self.topic, self.settings = topic, settings
         self.writer = TopicWriter(topic, patience)
         self.reader = TopicReader(topic, patience, self.writer.catch_up)
         self.group: GroupCommit[Append, dict[int, Ack]] = GroupCommit(
@@ -83,6 +84,7 @@ class EmbeddedLog(GroupAdmin):
         patience: Duration = PATIENCE,
     ) -> None:
         self.root = folder_of(root or Settings.load().log)
+        self._root = os.fspath(self.root)
         self._clock = clock_of(clock)
         self._patience = patience_of(patience)
         self._open: dict[str, _Open] = {}
@@ -109,13 +111,15 @@ class EmbeddedLog(GroupAdmin):
         retention: Duration | None = None,
         retention_bytes: int | None = None,
         *,
+        retention_groups: bool = False,
         exist_ok: bool = False,
         segment_bytes: int | None = None,
     ) -> TopicInfo:
         """Make a topic: typed if it has a schema, else of bytes.
 
-        `key` is the column whose value chooses the partition. With `exist_ok` a topic of the
-        same columns and partitions is taken as it is.
+        `key` is the column whose value chooses the partition. With `retention_groups` retention
+        waits for consumer groups: what one of them has not committed stays. With `exist_ok` a
+        topic of the same columns and partitions is taken as it is.
         """
         new = new_topic(
             self.root / check_name(topic),
@@ -126,6 +130,7 @@ class EmbeddedLog(GroupAdmin):
             retention_bytes,
             segment_bytes,
             _now(self._clock),
+            retention_groups,
         )
         for _ in range(_TRIES):
             try:
@@ -149,6 +154,21 @@ class EmbeddedLog(GroupAdmin):
             f"cannot create topic '{topic}': '{new.path}' is there, and is not a topic",
             "Move it away, or choose another name.",
         )
+
+    def alter(self, topic: str, schema: object) -> TopicInfo:
+        """Add columns to a typed topic: `schema` has all of its columns, and new ones.
+
+        New columns allow null: records that are stored, and appends that leave them out, have null
+        there. Programs that run need not be stopped.
+        """
+        opened, _ = self._published(topic)
+        try:
+            topics.alter(opened.topic, lambda stored: widened(stored, schema), self._patience)
+        except FileNotFoundError as error:
+            raise self._unknown(topic) from error
+        except OSError as error:
+            raise self._unwritable("alter", topic, error) from error
+        return self.describe(topic)
 
     def delete(self, topic: str) -> None:
         """Remove the topic and all its records."""
@@ -187,6 +207,9 @@ class EmbeddedLog(GroupAdmin):
             head.ends,
             sizes,
             t.id,
+            t.added,
+            t.retention_groups,
+            t.compacted,
         )
 
     def append(
@@ -252,7 +275,8 @@ class EmbeddedLog(GroupAdmin):
         try:
             for p, ack in acks.items():
                 tables = [table for _, table in self.read(name, p, ack.first, ack.end)]
-                stored[p] = pa.concat_tables(tables) if tables else schema.empty_table()
+                whole = pa.concat_tables(tables) if tables else schema.empty_table()
+                stored[p] = whole.select(schema.names)  # columns may have been added since
         except LogError as error:
             if error.code != "HR-LOG-007":
                 raise
@@ -318,7 +342,8 @@ class EmbeddedLog(GroupAdmin):
         try:
             opened = self._find(topic)
             if opened.topic.id == id:
-                opened.group.run(Append(tables, producer, sequence))
+                parts = {p: _current(opened.topic, table) for p, table in tables.items()}
+                opened.group.run(Append(parts, producer, sequence))
         except FileNotFoundError:
             self._open.pop(topic, None)
             stored = topics.load(self.root / topic)
@@ -424,11 +449,16 @@ class EmbeddedLog(GroupAdmin):
         if self._pid != os.getpid():  # forked: the parent's threads and locks are not ours
             self._open, self._pid = {}, os.getpid()
         opened = self._open.get(check_name(topic))
+        settings = _settings(f"{self._root}/{topic}/topic.json")
+        if opened is not None and settings is not None and settings != opened.settings:
+            self._open.pop(topic, None)  # columns were added
+            opened = None
         if opened is None:
             stored = topics.load(self.root / topic)
             if stored is None:
                 raise self._unknown(topic)
-            opened = self._open.setdefault(topic, _Open(stored, self._clock, self._patience))
+            fresh = _Open(stored, self._clock, self._patience, settings)
+            opened = self._open.setdefault(topic, fresh)
         return opened
 
     def _published(self, topic: str) -> tuple[_Open, Head]:
@@ -482,5 +512,21 @@ def _harmless(error: Exception) -> bool:
     return isinstance(error, LogError) and error.code not in ("HR-LOG-016", "HR-LOG-018")
 
 
+def _current(topic: Topic, table: pa.Table) -> pa.Table:
+    return table if table.schema == topic.columns else table_for(topic, table)
+
+
+def _settings(path: str) -> tuple[int, int] | None:
+    """What changes when the file does; None if it cannot be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def _same_layout(one: Topic, other: Topic) -> bool:
-    return (one.partitions, one.schema, one.key) == (other.partitions, other.schema, other.key)
+    """Whether a topic that is there is what would be created; columns may have been added."""
+    if (one.partitions, one.key) != (other.partitions, other.key):
+        return False
+    return other.schema in (one.schema, *map(one.columns_of, range(len(one.widths))))

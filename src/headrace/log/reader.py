@@ -33,7 +33,7 @@ from headrace.log.segment import (
     segment_path,
     segments,
 )
-from headrace.log.topic import Topic
+from headrace.log.topic import Topic, load
 
 _Block = tuple[SegmentView, int, Header]  # where a block is, and what it says of itself
 
@@ -63,6 +63,7 @@ class TopicReader:
         self._head_file = topic.head
         self._snapshots: dict[int, SegmentSnapshot] = {}
         self._newest = 0  # the place of the last head
+        self._newest_topic = topic  # as it was found when a block had later columns
         self._left_off: dict[int, tuple[int, int, int]] = {}  # partition: offset, segment, position
 
     def head(self) -> Head | None:
@@ -119,13 +120,25 @@ class TopicReader:
         schema = self.topic.columns
         with self.of_this_topic():
             for run in _gathered(self._blocks(partition, start, end)):
-                batches = [view.batch(pos, header, schema) for view, pos, header in run]
+                batches = [self._batch(block, schema) for block in run]
                 table = _joined(batches, schema)
                 if times:
                     table = table.append_column(APPEND_TIME, _times([h for _, _, h in run]))
                 first = run[0][2].base
                 skip = max(0, start - first)
                 yield first + skip, table.slice(skip, min(end, run[-1][2].end) - first - skip)
+
+    def _batch(self, block: _Block, schema: pa.Schema) -> pa.RecordBatch:
+        """A block's records in these columns, whichever it was written with."""
+        view, pos, header = block
+        stored = self._newest_topic
+        if header.version > stored.version:  # columns were added since the topic was opened
+            stored = load(self.topic.path) or stored
+            if stored.id != self.topic.id or header.version > stored.version:
+                raise view.damaged(pos, f"a block has columns of version {header.version}")
+            self._newest_topic = stored
+        batch = view.batch(pos, header, stored.columns_of(header.version))
+        return batch if header.version == self.topic.version else _with_columns(batch, schema)
 
     def offset_for_time(self, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the end if there is none."""
@@ -292,6 +305,15 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_batches(batches, schema)
     small = len(batches) > 1 and table.num_rows < _SMALL * len(batches)
     return table.combine_chunks() if small else table
+
+
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with nulls for columns that were added later, without those it should not have."""
+    arrays = [
+        batch.column(i) if i < batch.num_columns else pa.nulls(batch.num_rows, field.type)
+        for i, field in enumerate(schema)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _times(headers: Sequence[Header]) -> pa.Array:

@@ -108,7 +108,13 @@ def _fitted(topic: Topic, schema: pa.Schema, columns: Mapping[str, Any]) -> pa.T
     extra = [name for name in columns if name not in schema.names]
     if extra:
         raise _misfit(topic, f"has no column {extra[0]!r}", f"Its columns: {_names(schema)}.")
-    arrays = [_fit(topic, field, columns.get(field.name)) for field in schema]
+    rows = next((len(column) for column in columns.values()), 0)
+    arrays = [
+        pa.chunked_array([pa.nulls(rows, field.type)])
+        if field.name not in columns and field.name in topic.added
+        else _fit(topic, field, columns.get(field.name))
+        for field in schema
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -157,6 +163,8 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
 
 def _values(topic: Topic, schema: pa.Schema, row: Any) -> Sequence[Any]:
     try:
+        if type(row) is tuple and len(row) in topic.widths:  # without columns that were added
+            row = row + (None,) * (len(schema) - len(row))
         values = values_of(row, schema.names)
         len(values)
     except (TypeError, ValueError, AttributeError, KeyError) as error:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from headrace.log import disk
+from headrace.log.consumer_groups import committed
 from headrace.log.head import Head
 from headrace.log.recovery import ProducerHistory
 from headrace.log.segment import (
@@ -71,7 +72,7 @@ def forgets(topic: Topic) -> bool:
 def is_due(topic: Topic, head: Head, now: int) -> bool:
     """Whether retention has anything to remove."""
     bases = _bases(topic, head)
-    return is_expired(topic, head, now) or _keep_from(topic, head, bases, now) != head.first
+    return is_expired(topic, head, now) or _removable(topic, head, bases, now) != head.first
 
 
 def expire(topic: Topic, head: Head, now: int) -> int:
@@ -79,7 +80,7 @@ def expire(topic: Topic, head: Head, now: int) -> int:
     if not forgets(topic):
         return 0
     bases = _bases(topic, head)
-    return _remove(topic, head, bases, _keep_from(topic, head, bases, now))
+    return _remove(topic, head, bases, _removable(topic, head, bases, now))
 
 
 def forget(topic: Topic, head: Head, before: Sequence[int]) -> int:
@@ -133,3 +134,12 @@ def _keep_from(topic: Topic, head: Head, bases: list[int], now: int) -> int:
         if not big and not old:
             return base
     return bases[-1] if bases else head.first
+
+
+def _removable(topic: Topic, head: Head, bases: list[int], now: int) -> int:
+    """The same, with what consumer groups have not committed, if they are to be waited for."""
+    first = _keep_from(topic, head, bases, now)
+    if first == head.first or not topic.retention_groups:
+        return first
+    waiting = committed(topic.path.parent, topic.name, topic.id, head.earliest)
+    return first if waiting is None else min(first, first_with(topic, head, waiting))

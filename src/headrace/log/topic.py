@@ -21,7 +21,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError
+from headrace.files import replace_durably
 from headrace.log import disk
 from headrace.log.contract import BYTES, unreadable
 from headrace.log.head import Head, HeadFile
@@ -38,6 +39,8 @@ from headrace.log.segment import SegmentSnapshot, pack_snapshot, segment_path
 from headrace.schema import ddl_of
 
 FORMAT = 2
+EXTENDED = 3  # the format of topics that an earlier version would read wrongly
+MOST_VERSIONS = 4096  # of a topic's columns: what the flags of a block can hold
 SEGMENT_BYTES = 128 * 1024 * 1024
 _LEAST_SEGMENT = 64 * 1024
 _NEW, _GONE = ".new-", ".gone-"  # folders of topics that are being made, or removed
@@ -57,6 +60,29 @@ class Topic:
     retention_bytes: int | None
     segment_bytes: int
     created: int
+    widths: tuple[int, ...] = ()  # how many columns each version had, if any were added
+    retention_groups: bool = False  # records that a consumer group has not committed stay
+    tombstone_ms: int | None = None  # compacted: how long the deletion of a key stays
+
+    @property
+    def version(self) -> int:
+        """The number of times that columns were added."""
+        return max(0, len(self.widths) - 1)
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The columns that were added: records may leave them out."""
+        return tuple(self.columns.names[self.widths[0] :]) if self.widths else ()
+
+    def columns_of(self, version: int) -> pa.Schema:
+        """The columns of a block of this version, which are the first ones of today's."""
+        return (
+            pa.schema(list(self.columns)[: self.widths[version]]) if self.widths else self.columns
+        )
+
+    @property
+    def compacted(self) -> bool:
+        return self.tombstone_ms is not None
 
     @property
     def name(self) -> str:
@@ -193,6 +219,17 @@ def remove(topic: Topic, patience: float) -> None:
     shutil.rmtree(removed, ignore_errors=True)
 
 
+def alter(topic: Topic, widened: Callable[[Topic], Topic], patience: float) -> None:
+    """Store the settings that `widened` makes of those that are there."""
+    with locked(topic.sync_lock, patience), locked(topic.write_lock, patience):
+        topic.check_current()
+        stored = load(topic.path)
+        assert stored is not None
+        new = widened(stored)
+        if new != stored:
+            replace_durably(topic.path / "topic.json", _dump(new))
+
+
 def load(path: Path) -> Topic | None:
     """The topic in this folder; None if there is none."""
     try:
@@ -209,15 +246,15 @@ def load(path: Path) -> Topic | None:
         raise LogError(
             "HR-LOG-011",
             f"the settings '{path / 'topic.json'}' are damaged",
-            "Restore the file from a copy; it is written once and never changed.",
+            "Restore the file from a copy; it changes only when columns are added.",
         ) from error
 
 
 def _parse(path: Path, data: dict[str, Any]) -> Topic:
-    if data["format"] != FORMAT:
+    if data["format"] not in (FORMAT, EXTENDED):
         raise LogError(
             "HR-LOG-014",
-            f"topic '{path.name}' has format {data['format']}, this version reads {FORMAT}",
+            f"topic '{path.name}' has format {data['format']}, this version reads {EXTENDED}",
             "Use the version of headrace that wrote it, or a later one.",
         )
     packed = data["schema"]
@@ -232,6 +269,9 @@ def _parse(path: Path, data: dict[str, Any]) -> Topic:
         data["retention_bytes"],
         data["segment_bytes"],
         data["created"],
+        tuple(data.get("widths", ())),
+        data.get("retention_groups", False),
+        data.get("tombstone_ms"),
     )
 
 
@@ -249,6 +289,15 @@ def _dump(topic: Topic) -> bytes:
         "segment_bytes": topic.segment_bytes,
         "created": topic.created,
     }
+    extended: dict[str, Any] = {}
+    if topic.widths:
+        extended["widths"] = topic.widths
+    if topic.retention_groups:
+        extended["retention_groups"] = True
+    if topic.tombstone_ms is not None:
+        extended["tombstone_ms"] = topic.tombstone_ms
+    if extended:
+        data |= {"format": EXTENDED, **extended}
     return json.dumps({**data, "crc": _crc(data)}, indent=2).encode() + b"\n"
 
 

@@ -178,7 +178,8 @@ class TopicWriter:
         retries = any(append.producer is not None for append in appends)
         seen = self._memory.upto(fd, end) if retries else Seen()
         parts, acks = draft(self.topic, appends, ready, end, seen)
-        stamp = Stamp(self.topic.tag, end.generation, max(now, end.time), head.place)
+        time_of = max(now, end.time)
+        stamp = Stamp(self.topic.tag, end.generation, time_of, head.place, self.topic.version)
         position, points = end.position, []
         ends, sizes = list(end.ends), list(end.sizes)
         try:

@@ -7,7 +7,7 @@ topic, and how far, the log knows by its producers. Topics are not read here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,9 @@ class LogSink(DeliveredSink):
         check_writable(Path(self._log.root))
         with _as_output():
             exists = self._topic in self._log.topics()
-            topic_schema = self._log.describe(self._topic).schema if exists else None
-        if topic_schema is not None:
-            _fit(self._topic, self.schema, topic_schema)
+            topic = self._log.describe(self._topic) if exists else None
+        if topic is not None and topic.schema is not None:
+            _fit(self._topic, self.schema, topic.schema, topic.added)
         self.check_owner()
 
     def open(self) -> None:
@@ -127,9 +127,12 @@ class LogSink(DeliveredSink):
     def records(self, rows: pa.Table) -> pa.Table:
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
         with _as_output():
-            schema = self._log.describe(self._topic).schema
-        if schema is not None:
-            return _cast(self._topic, rows, schema)
+            topic = self._log.describe(self._topic)
+        if topic.schema is not None:
+            here = [
+                f for f in topic.schema if f.name in rows.column_names or f.name not in topic.added
+            ]
+            return _cast(self._topic, rows, pa.schema(here))  # the log fills what was added later
         keys = pa.nulls(rows.num_rows, pa.binary())
         if self._key is not None:
             keys = rows.column(self._key).cast(pa.string()).cast(pa.binary())
@@ -160,8 +163,8 @@ def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
 LOG = OutputKind(_check, _open, _reopen)
 
 
-def _fit(topic: str, rows: pa.Schema, topic_schema: pa.Schema) -> None:
-    missing = sorted(set(topic_schema.names) - set(rows.names))
+def _fit(topic: str, rows: pa.Schema, topic_schema: pa.Schema, added: Sequence[str]) -> None:
+    missing = sorted(set(topic_schema.names) - set(rows.names) - set(added))
     extra = sorted(set(rows.names) - set(topic_schema.names))
     if missing or extra:
         fact = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} more"
