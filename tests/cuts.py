@@ -76,7 +76,9 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.memory": {"CHUNK_ROWS": 1, "INLINE_BYTES": 1},
     "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1, "LOOK": 1},
     "sources.received": {"SEGMENT": 256},
-    "sources.sockets": {"LEAST": 1, "PIECE": 1},
+    "sources.http_keys": {"_FORGET_EVERY": 1},
+    "sources.receiving": {"LEAST": 1},
+    "sources.sockets": {"PIECE": 1},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
     "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
@@ -461,6 +463,23 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "task.flow": {
         "_TRIES": "rows looked for one by one",
+    },
+    "sources.http": {
+        "MAX_BODY_MB": "a limit that is refused",
+        "MOST_BODY_MB": "a limit that is refused",
+        "PORTS": "a limit that is refused",
+    },
+    "sources.http_endpoint": {
+        "MOST_AHEAD": "how far senders may be ahead; tests/sources/test_http.py",
+        "MOST_CONNECTIONS": "a limit that is refused",
+        "_LONGEST_KEY": "a limit that is refused",
+        "_PIECE": "bytes that are thrown away",
+        "_SHOWN": "records printed",
+        "_Post.status": "a code of HTTP",
+        "_Server.request_queue_size": "connections that wait",
+    },
+    "sources.http_keys": {
+        "SEGMENT": "bytes of a file of the log, which has cuts of its own",
     },
     "testing.column_values": {
         "_YEARS": "what is drawn",

@@ -36,7 +36,10 @@ EXEMPT = {
     "BoltSpec": "is a process function by task; tests/topology/test_changes.py",
     "ShellBoltSpec": "is a bolt without state; tests/topology/test_multilang.py",
 }
-ELSEWHERE = {"sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py"}
+ELSEWHERE = {
+    "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
+    "http": "stores what it receives as a socket does; tests/sources/test_http.py",
+}
 EXEMPT_AGGREGATES = {
     "stddev": "is no whole number; its parts are like those of mean",
     **dict.fromkeys(

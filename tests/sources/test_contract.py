@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.sources.http_cases import http_input
 from tests.sources.reading import snapshot
 
 from headrace.clock import ManualClock
@@ -183,7 +184,7 @@ def loop(tmp: Path) -> Iterator[Case]:
     yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in"))
 
 
-CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
+CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
     "memory in a file": made(rows(LONG, SCHEMA), LONG),
     "generate": made(generate(10, lambda i: ROWS[i], COUNT, schema=SCHEMA)),
@@ -196,11 +197,12 @@ CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "script": script,
     "spout": spout,
     "loop": loop,
+    "http": partial(http_input, ROWS),
 }
 
 
 @pytest.fixture(params=sorted(CASES))
-def case(request, tmp_path, cuts) -> Iterator[Case]:
+def case(request, tmp_path, cuts) -> Iterator[InputCase]:
     if cuts and request.param == "socket":
         pytest.skip("a few bytes at a time take minutes; test_sockets.py has them")
     yield from CASES[request.param](tmp_path)
@@ -238,5 +240,6 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
 
 def test_every_kind_of_input_passes_this_suite() -> None:
     kinds = {"files": {"json", "csv", "parquet"}, "log": {"typed topic"}, "socket": {"socket"}}
+    kinds |= {"http": {"http"}}
     assert set(KINDS) == set(kinds)
     assert all(cases <= set(CASES) for cases in kinds.values())

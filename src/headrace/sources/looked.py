@@ -1,8 +1,8 @@
 """Inputs for a look at a program: what is there now, without waiting, without a trace.
 
 An input that is made in the program is never told that rows are safe, so it forgets none; a
-generator makes its rows at once, whatever its rate, and if it has no end, only its first ones. A
-socket is refused: what a look received of it, the job would never see.
+generator makes its rows at once, whatever its rate, and if it has no end, only its first ones. What
+is received (a socket, an endpoint) is refused: what a look received of it, the job would never see.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 
 ENDLESS_ROWS = 10_000  # of a generator without a total
+_RECEIVED = {"socket": "a socket", "http": "an endpoint"}  # by kind: what cannot be read twice
 
 
 class Unforgetting:
@@ -38,10 +39,10 @@ class Unforgetting:
 def to_look_at(uri: str | Any, name: str, site: Site | None = None) -> Any:
     """What is read in the place of `uri`, the input `name`."""
     if isinstance(uri, str):
-        if uri.startswith("socket:"):
+        if what := _RECEIVED.get(uri.partition(":")[0]):
             raise InputError(
                 "HR-INPUT-018",
-                f"input {name!r} is a socket: what a look received from {uri!r}, the job would "
+                f"input {name!r} is {what}: what a look received from {uri!r}, the job would "
                 "never see",
                 "Run the job; or try the program on rows of your own: job.read(hr.rows(...)).",
                 site=site,

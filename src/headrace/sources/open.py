@@ -20,6 +20,7 @@ from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source
 from headrace.sources.files import open_files
 from headrace.sources.generate import GenerateSource
+from headrace.sources.http import open_http
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
@@ -27,7 +28,7 @@ from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
 
-KINDS = {"files": open_files, "log": open_log, "socket": open_socket}
+KINDS = {"files": open_files, "http": open_http, "log": open_log, "socket": open_socket}
 
 
 def open_source(
