@@ -9,8 +9,11 @@ from headrace.testing.input_suite import again as again
 from headrace.testing.input_suite import chunks as chunks
 from headrace.testing.input_suite import epochs as epochs
 from headrace.testing.input_suite import read_split as read_split
+from headrace.testing.input_suite import refused_by
 from headrace.testing.input_suite import snapshot as snapshot
 from headrace.testing.input_suite import typed as typed
+
+refusal = refused_by
 
 
 def read_all(source: Source, rows: int = 1000, pieces: int = 3) -> list[dict[str, Any]]:
