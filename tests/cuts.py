@@ -37,6 +37,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.consumer": {"_MOST": 1},
     "log.disk": {"_BUFFERS": 1},
     "log.embedded_clients": {"_ROWS": 1},
+    "log.kafka_reader": {"BATCH": 1, "CHUNK": 1, "CHUNK_BYTES": 1, "CONSUMERS": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
     "log.recovery": {"_CHUNK": 64},
@@ -70,6 +71,7 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.files": {"LEAST_LINES": 1, "GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.spouts": {"MOST_AT_ONCE": 500},  # each is an append to the log
+    "sources.kafka": {"LEAST": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
     "sources.log": {"LEAST": 1},
@@ -270,6 +272,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.head": {
         "_PAGE": "the format",
         "_TRIES": "patience",
+    },
+    "log.kafka": {
+        "PORT": "the port that Kafka has by default",
+        "SHOWN": "names printed",
     },
     "log.producers": {
         "PLACES": "answers to retries",

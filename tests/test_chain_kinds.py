@@ -39,6 +39,7 @@ EXEMPT = {
 ELSEWHERE = {
     "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
     "http": "stores what it receives as a socket does; tests/sources/test_http.py",
+    "kafka": "needs a broker; tests/kafka",
 }
 EXEMPT_AGGREGATES = {
     "stddev": "is no whole number; its parts are like those of mean",

@@ -34,7 +34,7 @@ JOB = ("base", "ops", "plan", "state", "log", "sources", "sinks")
 ROOMS = {
     "base": (),
     "state": ("base",),
-    "log": ("base",),
+    "log": ("base", "connect.extras"),
     "ops": ("base", "state.table"),  # an operator holds keyed tables, never files
     "plan": ("base", "ops"),
     "connect": ("base",),  # the doors to databases, lakes, brokers and servers

@@ -39,6 +39,7 @@ This page is generated from the source by `python -m tools.codes`, which `make d
 DYNAMIC = {
     ("check", "change.code"),  # set by the Change, with a literal
     ("report", "problem.code"),  # that of another error
+    ("as_input", "_CODES.get(cause.code, cause.code)"),  # that of Kafka, or one of _CODES
     ("_as_input", "_CODES.get(cause.code, cause.code)"),  # that of the log, or one of _CODES
 }
 # ... and what is reported there.

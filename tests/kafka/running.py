@@ -53,7 +53,8 @@ def new_topic(
     from confluent_kafka.admin import NewTopic
 
     name = name or f"topic-{os.getpid()}-{next(_names)}"
-    made = admin().create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])
+    lasting = {"retention.ms": "-1", **(config or {})}  # tests write records of any time
+    made = admin().create_topics([NewTopic(name, partitions, 1, config=lasting)])
     made[name].result(30)
     wait_for(lambda: _partitions(name) == partitions)
     return name
@@ -71,14 +72,14 @@ def add_partitions(name: str, total: int) -> None:
     wait_for(lambda: _partitions(name) == total)
 
 
-def produce(topic: str, values: Iterable[Any], partition: int = 0, **config: Any) -> None:
+def produce(topic: str, values: Iterable[Any], partition: int = 0, timestamp: int = 0) -> None:
     """Append values, or (key, value) pairs, to one partition; durable when this returns."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": broker().address, "linger.ms": 5, **config})
+    producer = Producer({"bootstrap.servers": broker().address, "linger.ms": 5})
     for one in values:
         key, value = one if isinstance(one, tuple) else (None, one)
-        producer.produce(topic, value=value, key=key, partition=partition)
+        producer.produce(topic, value=value, key=key, partition=partition, timestamp=timestamp)
         producer.poll(0)
     assert producer.flush(60) == 0
 
@@ -98,3 +99,30 @@ def wait_for(condition: Any, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "this took too long"
         time.sleep(0.02)
+
+
+def produce_transactions(topic: str, values: list[bytes], size: int) -> None:
+    """Append values in transactions of `size`; after each, one of other values is aborted."""
+    from confluent_kafka import Producer
+
+    config = {"bootstrap.servers": broker().address, "transactional.id": f"{topic}-producer"}
+    producer = Producer(config | {"log_level": 0})
+    producer.init_transactions(60)
+    for i in range(0, len(values), size):
+        producer.begin_transaction()
+        for value in values[i : i + size]:
+            producer.produce(topic, value, partition=0)
+        producer.commit_transaction(60)
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, b"never committed", partition=0)
+        producer.flush(60)
+        producer.abort_transaction(60)
+
+
+def delete_records(topic: str, partition: int, before: int) -> None:
+    """Remove the records before an offset, as retention does."""
+    from confluent_kafka import TopicPartition
+
+    for answer in admin().delete_records([TopicPartition(topic, partition, before)]).values():
+        answer.result(30)

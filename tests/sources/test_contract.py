@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.sources.http_cases import http_input
+from tests.sources.kafka_cases import kafka_plain, kafka_transactions
 from tests.sources.reading import snapshot
 
 from headrace.clock import ManualClock
@@ -184,6 +185,11 @@ def loop(tmp: Path) -> Iterator[Case]:
     yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in"))
 
 
+def elsewhere(make: Callable[[Path], Iterator[Any]]) -> Callable[[Path], Iterator[Case]]:
+    """A case that another file describes: how its source is opened."""
+    return lambda tmp: map(Case, make(tmp))
+
+
 CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
     "memory in a file": made(rows(LONG, SCHEMA), LONG),
@@ -198,6 +204,8 @@ CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "spout": spout,
     "loop": loop,
     "http": partial(http_input, ROWS),
+    "kafka": elsewhere(kafka_plain),
+    "kafka transactions": elsewhere(kafka_transactions),
 }
 
 
@@ -239,7 +247,12 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
 
 
 def test_every_kind_of_input_passes_this_suite() -> None:
-    kinds = {"files": {"json", "csv", "parquet"}, "log": {"typed topic"}, "socket": {"socket"}}
-    kinds |= {"http": {"http"}}
+    kinds = {
+        "files": {"json", "csv", "parquet"},
+        "http": {"http"},
+        "kafka": {"kafka", "kafka transactions"},
+        "log": {"typed topic"},
+        "socket": {"socket"},
+    }
     assert set(KINDS) == set(kinds)
     assert all(cases <= set(CASES) for cases in kinds.values())

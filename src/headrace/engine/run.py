@@ -45,6 +45,7 @@ from headrace.engine.session import (
 from headrace.engine.spark_batches import SparkBatches
 from headrace.engine.stall_watch import StallWatcher, heartbeat, task_counts
 from headrace.engine.temp_folder import temp_folder
+from headrace.engine.waiting_inputs import WaitingInputs
 from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
 from headrace.inspect import stall
@@ -93,6 +94,7 @@ class Run:
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
         self._published = PublishedMark(start.log.folder)
+        self._waits = WaitingInputs(start.bundle.sources, self._say)
         self._growth = StateGrowth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
         self._stop_signalled = False
@@ -169,7 +171,9 @@ class Run:
     def status(self) -> Status:
         """Whether it runs, how far it has come, and what is wrong."""
         stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
-        warnings = (*stalled, *self._may_lose(), *self._tables.warnings, *self._growth.warnings)
+        waiting = self._waits.warnings if self._state == "running" else ()
+        warnings = (*stalled, *waiting, *self._may_lose(), *self._tables.warnings)
+        warnings += self._growth.warnings
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).warnings
         return Status(self._state, self._reported_epoch(), self._error, warnings)
@@ -328,6 +332,7 @@ class Run:
                 elif not active:
                     self._finish("stopped")
                 else:
+                    self._waits.report()
                     self._tick()
                     time.sleep(_POLL)
         except Exception as error:

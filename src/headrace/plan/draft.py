@@ -320,6 +320,8 @@ def place_name(uri: object, options: Mapping[str, object] = MappingProxyType({})
     if scheme == "files":
         parts = [p for p in PurePosixPath(rest).parts if not set(p) & set("*?[") and p != "/"]
         rest = parts[-1].split(".")[0] or parts[-1] if parts else ""
+    elif scheme == "kafka":
+        rest = rest.rpartition("/")[2]
     return _clean(rest) or _clean(scheme) or "input"
 
 

@@ -30,7 +30,7 @@ Positions = npt.NDArray[np.int64]
 Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly increasing
 Decoded = tuple[pa.Table, Mask, list[str]]
 
-RAW = "__raw"  # the one column of a chunk that is still to be decoded
+RAW = "__raw"  # the first column of a chunk that is still to be decoded: what was read
 BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # of a new job
 MISFIT = "__misfit"  # a column of a typed chunk with bad rows: the reasons; null in good rows
 
@@ -48,7 +48,7 @@ class Range:
 class Source(Protocol):
     schema: pa.Schema
     bounded: bool  # it ends: see `ended`
-    raw: bool  # chunks have the one column `__raw`, for `decode`
+    raw: bool  # chunks have the column `__raw`, and what else `decode` needs after it
     format: str | None = None  # of bytes or lines, unless their place determines it
     label: ClassVar[str] = (
         ""  # of one made in a program: the name of its input if the program has none
@@ -60,6 +60,11 @@ class Source(Protocol):
     def loses(self) -> str:
         """What a crash may lose of this input, said when the job starts; empty if nothing."""
         return ""
+
+    @property
+    def waiting(self) -> str | None:
+        """What it waits for now before it can be read on; None if for nothing."""
+        return None
 
     def identity(self) -> dict[str, str]:
         """What this input reads: as long as it is equal, offsets mean the same records.

@@ -1,4 +1,4 @@
-"""From a URI to a source: "log:topic", "files:path", "socket:host:port", or a made one.
+"""From a URI to a source: "log:topic", "files:path", "kafka://host/topic", or a made one.
 
 The one list of what can be read. Nothing is opened or checked beyond what is needed to know
 the schema; `check` does that.
@@ -21,6 +21,7 @@ from headrace.sources.contract import InputRequest, Source
 from headrace.sources.files import open_files
 from headrace.sources.generate import GenerateSource
 from headrace.sources.http import open_http
+from headrace.sources.kafka_options import open_kafka
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
@@ -28,7 +29,13 @@ from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
 
-KINDS = {"files": open_files, "http": open_http, "log": open_log, "socket": open_socket}
+KINDS = {
+    "files": open_files,
+    "http": open_http,
+    "kafka": open_kafka,
+    "log": open_log,
+    "socket": open_socket,
+}
 
 
 def open_source(
