@@ -37,7 +37,9 @@ CUTS: dict[str, dict[str, int]] = {
     "log.consumer": {"_MOST": 1},
     "log.disk": {"_BUFFERS": 1},
     "log.embedded_clients": {"_ROWS": 1},
+    "log.kafka_produce": {"_BATCH": 1, "_QUEUED": 1},
     "log.kafka_reader": {"BATCH": 1, "CHUNK": 1, "CHUNK_BYTES": 1, "CONSUMERS": 1},
+    "log.kafka_topics": {"_READ": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
     "log.recovery": {"_CHUNK": 64},
@@ -277,6 +279,15 @@ OTHERS: dict[str, dict[str, str]] = {
         "PORT": "the port that Kafka has by default",
         "SHOWN": "names printed",
     },
+    "log.kafka_delivery": {
+        "_RECENT": "epochs recorded, as the test of the records says",
+        "_FENCED_TIMES": "attempts before it is an error",
+    },
+    "log.kafka_produce": {
+        "OVERHEAD": "a limit that is refused",
+        "_LARGEST": "a limit of the library",
+        "_REQUEST": "a setting of the library",
+    },
     "log.producers": {
         "PLACES": "answers to retries",
         "RANGES": "a limit that is refused",
@@ -425,6 +436,9 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "sinks.durable": {
         "Staging.limit": "no limit",
+    },
+    "sinks.kafka": {
+        "_LEAST_TIMEOUT": "a limit that is refused",
     },
     "sinks.files": {
         "TARGET_MB": "the user's; drawn in its tests",

@@ -5,7 +5,7 @@ The sequence, each step safe to repeat after a crash:
 1. add up the reports of all tasks, and see that the outputs still hold what was published;
 2. make the next manifest from the last one and the reports, and write it: from here on the
    epoch is true, whatever happens;
-3. publish what the manifest names at every output;
+3. publish what the manifest names at every output, those of a group at once;
 4. remember how far publishing has come;
 5. clear away what no manifest names any more.
 """
@@ -26,7 +26,7 @@ from headrace.errors import RunError, StateError
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
-from headrace.sinks import EpochWriter, Sink, Timelines
+from headrace.sinks import EpochWriter, Sink, Timelines, in_groups
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
@@ -105,10 +105,11 @@ class Committer:
 
     def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
         writer = self._writer(manifest)
-        for name, staged in manifest.outputs.items():
-            if staged:
-                sinks[name].publish(manifest.epoch, staged, writer)
-                point("sink.publish")
+        due = {name: sinks[name] for name, staged in manifest.outputs.items() if staged}
+        for names in in_groups(due):
+            together = [(due[name], manifest.outputs[name]) for name in names]
+            due[names[0]].publish_group(manifest.epoch, together, writer)
+            point("sink.publish")
         self._published.reached(manifest.epoch)
         point("commit.published")
 

@@ -21,7 +21,7 @@ from headrace.clock import MAX_TIME
 from headrace.driver.redistribution import refuse_rescaled
 from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.values import upstream
-from headrace.errors import OutputError, PlanError, StateError, written_at
+from headrace.errors import OutputError, PlanError, Site, StateError, written_at
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.firing_spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
@@ -31,7 +31,7 @@ from headrace.plan.lineage import roots
 from headrace.plan.nodes import Node, Stateful
 from headrace.plan.program import Program
 from headrace.plan.shapes import goes_by_event_time
-from headrace.sinks import Timelines
+from headrace.sinks import Sink, Timelines, in_groups
 from headrace.sinks.ownership import Identity
 from headrace.sources import Source
 from headrace.sources.received import received
@@ -219,6 +219,14 @@ def _check_edges(inspection: Inspection) -> None:
     for name, sink in inspection.bundle.sinks.items():
         with written_at(sites.get(name)):
             sink.check()
+    _check_groups(inspection.bundle.sinks, sites)
+
+
+def _check_groups(sinks: Mapping[str, Sink], sites: Mapping[str, Site | None]) -> None:
+    for names in in_groups(sinks):
+        if len(names) > 1:
+            with written_at(sites.get(names[-1])):
+                sinks[names[0]].check_group([sinks[name] for name in names])
 
 
 @dataclass(frozen=True)

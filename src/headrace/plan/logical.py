@@ -6,6 +6,7 @@ anything was fused or moved.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -139,8 +140,16 @@ def _(node: Chunks) -> str:
 
 @detail_of.register
 def _(node: Write) -> str:
-    options = ", ".join(f"{k} {v}" for k, v in node.options.items())
+    options = ", ".join(f"{k} {_shown(k, v)}" for k, v in node.options.items())
     return f"{node.uri}, {options}" if options else str(node.uri)
+
+
+def _shown(option: str, value: object) -> str:
+    """An option's value, unless it could be secret."""
+    return "..." if _SECRET.search(option) else str(value)
+
+
+_SECRET = re.compile(r"password|secret|token|passphrase|^(options|sasl_|ssl_)")
 
 
 def keyed_by(node: Stateful) -> str:

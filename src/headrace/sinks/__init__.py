@@ -9,6 +9,7 @@ from headrace.sinks.contract import (
     Reference,
     Sink,
     Timelines,
+    in_groups,
 )
 from headrace.sinks.open import (
     absolute,
@@ -23,7 +24,6 @@ from headrace.sinks.own import Output
 
 __all__ = [
     "AT_LEAST_ONCE", "EXACTLY_ONCE", "Description", "EpochWriter", "HeldEpochs", "Output",
-    "Reference",
-    "Sink", "Timelines", "absolute", "check_output", "collected", "open_sink", "output_files",
-    "read_output", "reopen_sink",
+    "Reference", "Sink", "Timelines", "absolute", "check_output", "collected", "in_groups",
+    "open_sink", "output_files", "read_output", "reopen_sink",
 ]  # fmt: skip

@@ -4,7 +4,7 @@
     open     after every check of the start has passed: makes the topic or the folder
     stage    in a task: durable, invisible to readers, under names that nobody else uses
     publish  on the driver, after the manifest: makes an epoch visible; in epoch order, and
-             again after a crash, with the same references
+             again after a crash, with the same references; outputs of one group at once
     discard  removes what was staged and is in no manifest
     held     how far this job has come there, by timeline
     go_back  takes back what was published in timelines that were given up, where it can
@@ -22,7 +22,7 @@ output (restored from a copy, left out of the program for a while and put back).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -153,6 +153,21 @@ class Sink(Protocol):
         """Make what was staged visible; a second call changes nothing."""
         ...
 
+    def group(self) -> str | None:
+        """Outputs of one group are published together: all of them have an epoch, or none."""
+        return None
+
+    def check_group(self, outputs: Sequence[Sink]) -> None:
+        """Raise OutputError if the outputs of this one's group, it included, do not go together."""
+        return None
+
+    def publish_group(
+        self, epoch: int, outputs: Sequence[tuple[Sink, list[Reference]]], writer: EpochWriter
+    ) -> None:
+        """Publish what was staged for the outputs of this one's group, it included, at once."""
+        for sink, staged in outputs:
+            sink.publish(epoch, staged, writer)
+
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         """Remove staged files that are not in `live`, the `file`s that manifests name.
 
@@ -166,6 +181,15 @@ class Sink(Protocol):
 
     def close(self) -> None:
         return None
+
+
+def in_groups(sinks: Mapping[str, Sink]) -> Iterator[list[str]]:
+    """The names of outputs that are published together, in their order."""
+    groups: dict[str, list[str]] = {}
+    for name, sink in sinks.items():
+        group = sink.group()
+        groups.setdefault(f"alone {name}" if group is None else f"group {group}", []).append(name)
+    yield from groups.values()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ class DeliveredSink(Sink):
 
         Empty if the place is not there yet."""
 
+    def everybody(self) -> Mapping[str, int]:
+        """The same with other jobs, if `producers` leaves those out."""
+        return self.producers()
+
     @abstractmethod
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         """Make the rows visible, all or none of them, and record the epoch of the producer.
@@ -76,8 +80,8 @@ class DeliveredSink(Sink):
 
     def check_owner(self) -> None:
         """Rows of another job's folder, or of an earlier life of this one, would be doubled."""
-        outputs = [m for p in sorted(self.producers()) if (m := _PRODUCER.fullmatch(p))]
-        for match in () if self._appends else outputs:
+        everybody = () if self._appends else sorted(self.everybody())
+        for match in (m for p in everybody if (m := _PRODUCER.fullmatch(p))):
             if match[1] != self._identity.known():
                 raise OutputError(
                     "HR-OUTPUT-004",
@@ -110,7 +114,7 @@ class DeliveredSink(Sink):
     def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if not staged:
             return
-        producer = _within(noted(staged[0], "producer"), writer.timeline)
+        producer = within(noted(staged[0], "producer"), writer.timeline)
         rows = pa.concat_tables([self._staging.read(r) for r in staged])
         point("sink.publish.read")
         writer.check()
@@ -141,7 +145,7 @@ class DeliveredSink(Sink):
         )
 
 
-def _within(producer: str, timeline: str) -> str:
+def within(producer: str, timeline: str) -> str:
     """The name of the producer in a timeline: each timeline has its own epochs."""
     job, _, id = producer.partition("/")
     return producer if timeline == FIRST else f"{job}@{timeline}/{id}"

@@ -206,6 +206,26 @@ def json_values(table: pa.Table) -> pa.Array:
     return _documents(table, "}").cast(pa.string()).cast(pa.binary())
 
 
+def csv_values(table: pa.Table) -> pa.Array:
+    """One line of CSV for each row, as bytes and without an end: null is an empty field, empty
+    text is ""; text is in quotes where it must be, times are as in JSON and in quotes."""
+    fields = [_csv_field(column) for column in table.columns]
+    lines = pc.binary_join_element_wise(*fields, _text(","))
+    return lines.cast(pa.string()).cast(pa.binary())
+
+
+def _csv_field(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return pc.if_else(values.is_null(), _text(""), _encoded(column))
+    text = values.cast(pa.large_string())
+    special = pc.or_(pc.match_substring_regex(text, r'[,"\r\n]'), pc.equal(text, _text("")))
+    quoted = _quoted_plain(pc.replace_substring(text, '"', '""'))
+    return pc.fill_null(pc.if_else(special, quoted, text), "")
+
+
 def _documents(table: pa.Table, end: str) -> pa.Array:
     parts: list[pa.Array | pa.Scalar] = []
     for i, name in enumerate(table.column_names):

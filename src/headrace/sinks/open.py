@@ -1,4 +1,4 @@
-"""From a URI to a sink ("files:path", "log:topic", "console:", "collect:"), and reading it back.
+"""From a URI to a sink ("files:path", "log:topic", "kafka://host/topic" ...), and reading it back.
 
 The one list of what can be written. Opening creates nothing. An output's key is what its files,
 records and producer go by; it stays the same when the output is renamed.
@@ -28,6 +28,7 @@ from headrace.sinks.contract import Description, OutputRequest, Sink
 from headrace.sinks.durable import check_bytes, damaged
 from headrace.sinks.files import COLLECT, FILES, collect_folder
 from headrace.sinks.formats import format_of, without_dictionaries
+from headrace.sinks.kafka import KAFKA
 from headrace.sinks.log import LOG
 from headrace.sinks.loop import LOOP, SCHEME
 from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
@@ -36,7 +37,9 @@ from headrace.sinks.ownership import find
 from headrace.sinks.sql import SQL
 from headrace.state.epochs import EpochLog
 
-KINDS = {"files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL}
+KINDS = {
+    "files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL, "kafka": KAFKA,
+}  # fmt: skip
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 
 
