@@ -272,7 +272,7 @@ def test_the_logs_own_files_are_checked(embedded, file):
 
 def test_a_format_of_a_later_version_is_refused(log):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topic, "FORMAT", 3)
+        patch.setattr(topic, "FORMAT", 4)
         log.create("later")
     with pytest.raises(LogError) as caught:
         EmbeddedLog(log.root).latest("later")

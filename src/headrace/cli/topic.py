@@ -63,6 +63,10 @@ def create(
         bool,
         typer.Option("--retention-groups", help="Retention waits for every consumer group."),
     ] = False,
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="Only the newest record of each key stays, for ever."),
+    ] = False,
     log: Folder = None,
 ) -> None:
     """Create a topic: typed columns with --schema, else bytes.
@@ -73,7 +77,14 @@ def create(
     """
     limit = None if retention_bytes is None else bytes_of(retention_bytes)
     info = EmbeddedLog(log).create(
-        name, partitions, schema, key, retention, limit, retention_groups=retention_groups
+        name,
+        partitions,
+        schema,
+        key,
+        retention,
+        limit,
+        retention_groups=retention_groups,
+        compact=compact,
     )
     typer.echo(f"created topic '{name}': {columns(info)}, {count(info.partitions, 'partition')}")
 

@@ -9,6 +9,7 @@ import typer
 from headrace.cli.topic_lines import lines_of
 from headrace.cli.topic_text import moment_of
 from headrace.log import Consumer, Log
+from headrace.log.contract import OFFSET
 
 _POLL = 0.02  # seconds between looks at the end of the topic
 
@@ -58,10 +59,18 @@ class TopicPrinter:
                 f"partition {partition}: records {self.at[partition]} to {start - 1} are gone",
                 err=True,
             )
-        for first, table in self.log.read(self.name, partition, start, end, limit):
-            typer.echo("\n".join(lines_of(table, self.typed, self.keys)))
-            self.at[partition] = first + table.num_rows
-        return self.at[partition] - start
+        printed = 0
+        read = self.log.read(self.name, partition, start, end, offsets=True)
+        for _, chunk in read:
+            table = chunk if limit is None else chunk.slice(0, limit - printed)
+            if table.num_rows:
+                self.at[partition] = table[OFFSET][-1].as_py() + 1
+                typer.echo("\n".join(lines_of(table.drop([OFFSET]), self.typed, self.keys)))
+                printed += table.num_rows
+            if printed == limit:
+                return printed
+        self.at[partition] = end
+        return printed
 
 
 class GroupPrinter:

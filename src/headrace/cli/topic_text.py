@@ -55,6 +55,8 @@ def columns(info: TopicInfo) -> str:
 def retention_of(info: TopicInfo) -> str:
     by_time = [] if info.retention_ms is None else [pretty(info.retention_ms)]
     by_size = [] if info.retention_bytes is None else [f"{size(info.retention_bytes)} a partition"]
+    if info.compacted:
+        return "the newest record of each key stays"
     waits = ["waits for consumer groups"] if info.retention_groups else []
     return ", ".join(by_time + by_size + waits) or "none: everything is kept"
 

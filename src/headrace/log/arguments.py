@@ -127,6 +127,7 @@ def new_topic(
     segment_bytes: int | None,
     now: int,
     retention_groups: bool = False,
+    tombstone_ms: int | None = None,
 ) -> Topic:
     if not _whole(partitions, 1, MAX_PARTITIONS):
         raise _unfit(path, f"{partitions!r} partitions", f"Choose 1 to {MAX_PARTITIONS}.")
@@ -143,6 +144,8 @@ def new_topic(
         raise _unfit(path, f"the key {key!r}", f"The key is one of its columns: {names}.")
     if key is not None and columns is not None and pa.types.is_nested(columns.field(key).type):
         raise _unfit(path, f"the nested key {key!r}", "Choose a column of a plain type.")
+    if tombstone_ms is not None:
+        _check_compacted(path, columns, key, retention_ms, retention_bytes)
     return Topic(
         path,
         new_id(),
@@ -154,7 +157,32 @@ def new_topic(
         segment_bytes or segment_size(retention_bytes, partitions),
         now,
         retention_groups=bool(retention_groups),
+        tombstone_ms=tombstone_ms,
     )
+
+
+def _check_compacted(
+    path: Path,
+    columns: pa.Schema | None,
+    key: str | None,
+    retention_ms: int | None,
+    retention_bytes: int | None,
+) -> None:
+    if retention_ms is not None or retention_bytes is not None:
+        raise _unfit(
+            path,
+            "both compaction and retention",
+            "Choose one: a compacted topic holds the newest record of every key for ever.",
+        )
+    if columns is None:
+        return
+    if key is None:
+        raise _unfit(path, "compaction without a key", "Name the column: key=...")
+    if pa.types.is_floating(columns.field(key).type):
+        raise _unfit(
+            path, f"compaction by {key!r}, a floating-point column", "Choose a column of text, "
+            "whole numbers or times.",
+        )  # fmt: skip
 
 
 def widened(topic: Topic, schema: object) -> Topic:

@@ -124,6 +124,11 @@ def encode(
             base += body.rows
 
 
+def sparse_block(batch: pa.RecordBatch, base: int, partition: int, stamp: Stamp) -> list[Buffer]:
+    """A block by itself, of records whose offsets are among its columns: `base` is the first."""
+    return _block(_body(batch), base, stamp.version << _VERSION, partition, b"", stamp)[1]
+
+
 def body_of(table: pa.Table) -> Body | None:
     """The records as one block; None if there are too many for one."""
     if table.num_rows > BLOCK_ROWS or table.get_total_buffer_size() > BLOCK_BYTES:

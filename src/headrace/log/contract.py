@@ -25,6 +25,8 @@ of consumers and producers:
     HR-LOG-024  the group has active members           HR-LOG-028  a partition that is not assigned
     HR-LOG-029  a transaction that is not in all its topics yet
     HR-LOG-030  a change of columns that cannot be made
+    HR-LOG-031  a record without a key for a topic that is compacted
+    HR-LOG-032  offsets with gaps where there may be none
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from headrace.clock import Duration
 from headrace.errors import LogError
 
 BYTES = pa.schema([("key", pa.binary()), ("value", pa.binary())])  # columns of a byte topic
+OFFSET = "__offset"  # int64: what `read(..., offsets=True)` adds
 APPEND_TIME = "__append_time"  # int64 milliseconds: what `read(..., times=True)` adds
 
 # Tables, anything that gives Arrow batches (readers, data frames), or rows: bytes, str, dict, ...
@@ -136,6 +139,7 @@ class Log(Protocol):
         max_rows: int | None = None,
         *,
         times: bool = False,
+        offsets: bool = False,
     ) -> Iterator[tuple[int, pa.Table]]: ...
 
     def offset_for_time(self, topic: str, partition: int, ms: int) -> int: ...

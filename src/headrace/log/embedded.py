@@ -11,12 +11,15 @@ import difflib
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
+from headrace.log import compaction, retention
 from headrace.log import topic as topics
 from headrace.log.appends import Append, Mixed, Piece, Repeated, check_repeated
 from headrace.log.arguments import (
@@ -32,6 +35,8 @@ from headrace.log.arguments import (
     widened,
 )
 from headrace.log.contract import (
+    APPEND_TIME,
+    OFFSET,
     Ack,
     Partitioner,
     Records,
@@ -43,11 +48,12 @@ from headrace.log.contract import (
 from headrace.log.group import GroupCommit
 from headrace.log.group_admin import GroupAdmin
 from headrace.log.head import Head
-from headrace.log.lock import PATIENCE
+from headrace.log.lock import PATIENCE, locked
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
 from headrace.log.reader import TopicReader, out_of_range
 from headrace.log.records import few, normalized, table_for
 from headrace.log.recovery import producers
+from headrace.log.segment import read_snapshot
 from headrace.log.topic import Topic
 from headrace.log.transactions import PRODUCER, Transactions
 from headrace.log.writer import TopicWriter
@@ -112,14 +118,18 @@ class EmbeddedLog(GroupAdmin):
         retention_bytes: int | None = None,
         *,
         retention_groups: bool = False,
+        compact: bool = False,
+        delete_after: Duration = "1d",
         exist_ok: bool = False,
         segment_bytes: int | None = None,
     ) -> TopicInfo:
         """Make a topic: typed if it has a schema, else of bytes.
 
         `key` is the column whose value chooses the partition. With `retention_groups` retention
-        waits for consumer groups: what one of them has not committed stays. With `exist_ok` a
-        topic of the same columns and partitions is taken as it is.
+        waits for consumer groups: what one of them has not committed stays. With `compact` only the
+        newest record of each key stays for ever; one whose other columns are all null deletes its
+        key, and goes itself after `delete_after`. With `exist_ok` a topic of the same columns and
+        partitions is taken as it is.
         """
         new = new_topic(
             self.root / check_name(topic),
@@ -131,6 +141,7 @@ class EmbeddedLog(GroupAdmin):
             segment_bytes,
             _now(self._clock),
             retention_groups,
+            millis(delete_after) if compact else None,
         )
         for _ in range(_TRIES):
             try:
@@ -203,7 +214,7 @@ class EmbeddedLog(GroupAdmin):
             t.retention_ms,
             t.retention_bytes,
             t.created,
-            head.earliest,
+            (0,) * t.partitions if t.compacted else head.earliest,
             head.ends,
             sizes,
             t.id,
@@ -254,7 +265,7 @@ class EmbeddedLog(GroupAdmin):
         opened = self._find(topic)
         turn = next(opened.turn) if sequence is None else sequence
         parts: Mapping[int, Piece] | None = None
-        if key is None and partitioner is None:
+        if key is None and partitioner is None and not opened.topic.compacted:
             rows = few(opened.topic, records)
             parts = None if rows is None else route_rows(opened.topic, rows, partition, turn)
         if parts is None:
@@ -262,15 +273,23 @@ class EmbeddedLog(GroupAdmin):
             if not table.num_rows:
                 self._published(topic)  # the topic is there, or this is an error
                 return {}
+            _check_keys(opened.topic, table)
             parts = route(opened.topic, table, key, partition, partitioner, turn)
         append = Append(parts, producer, -1 if sequence is None else sequence)
         answer = opened.group.run(append)
         if isinstance(answer, Repeated):
             self._check_repeated(opened, append, answer)
+        if opened.writer.rolled:
+            opened.writer.rolled = False
+            if opened.topic.compacted:
+                with suppress(LogError):  # the append was made; the next closed segment tries again
+                    self._compact(opened, force=False)
         return answer
 
     def _check_repeated(self, opened: _Open, append: Append, acks: Mapping[int, Ack]) -> None:
         """An append that was made before has the same records; what is gone is not compared."""
+        if opened.topic.compacted:
+            return  # what was appended may be gone
         name, schema, stored = opened.topic.name, opened.topic.columns, dict[int, pa.Table]()
         try:
             for p, ack in acks.items():
@@ -328,6 +347,7 @@ class EmbeddedLog(GroupAdmin):
         table = table_for(topic, rows, None if isinstance(key, str) else key)
         if not table.num_rows:
             return {}
+        _check_keys(topic, table)
         return route(topic, table, key, partition, partitioner, next(opened.turn))
 
     def _apply(
@@ -367,7 +387,7 @@ class EmbeddedLog(GroupAdmin):
 
     def earliest(self, topic: str) -> dict[int, int]:
         """The first offset that is still stored, by partition."""
-        return dict(enumerate(self._published(topic)[1].earliest))
+        return dict(enumerate(self.describe(topic).earliest))
 
     def latest(self, topic: str) -> dict[int, int]:
         """The offset that the next record will get, by partition. Cheap: one small read."""
@@ -382,12 +402,14 @@ class EmbeddedLog(GroupAdmin):
         max_rows: int | None = None,
         *,
         times: bool = False,
+        offsets: bool = False,
     ) -> Iterator[tuple[int, pa.Table]]:
         """Records [start, end) in chunks of at most 256 k rows, each with its first offset.
 
         `end` is the latest if not given; `max_rows` limits the whole. With `times` there is
-        one more column, "__append_time" in milliseconds. The chunks are not copied: they
-        point into the log's files.
+        one more column, "__append_time" in milliseconds, with `offsets` another, "__offset": a
+        compacted topic, whose offsets have gaps, is read only so. The chunks are not copied:
+        they point into the log's files.
         """
         check_limit(max_rows)
         opened, head = self._published(topic)
@@ -396,19 +418,77 @@ class EmbeddedLog(GroupAdmin):
         end = latest if end is None else end
         check_offset(start)
         check_offset(end)
-        if not head.earliest[partition] <= start <= latest:
+        earliest = 0 if opened.topic.compacted else head.earliest[partition]
+        if not earliest <= start <= latest:
             raise out_of_range(opened.topic, partition, start, head)
         if not start <= end <= latest:
             raise out_of_range(opened.topic, partition, end, head)
         if max_rows is not None:
             end = min(end, start + max_rows)
-        return opened.reader.read(partition, start, end, bool(times))
+        if opened.topic.compacted:
+            if not offsets:
+                raise _gaps(topic)
+            file = compaction.newest(opened.topic)
+            compaction.check_there(opened.topic, head.earliest[partition], file, partition)
+            return _sparse(opened, partition, start, end, bool(times))
+        tables = opened.reader.read(partition, start, end, bool(times))
+        return _numbered(tables) if offsets else tables
 
     def offset_for_time(self, topic: str, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the latest if there is none."""
         check_moment(ms)
         opened, _ = self._published(topic)
-        return opened.reader.offset_for_time(check_partition(opened.topic, partition), ms)
+        check_partition(opened.topic, partition)
+        if opened.topic.compacted:
+            found = compaction.offset_for_time(opened.topic, partition, ms)
+            if found is not None:
+                return found
+        return opened.reader.offset_for_time(partition, ms)
+
+    def compact(self, topic: str) -> int:
+        """Compact a topic now, all that it holds; the number of segments removed.
+
+        Appends do so as they go, when what is new is as much as what is left of the rest.
+        """
+        opened, _ = self._published(topic)
+        if not opened.topic.compacted:
+            raise LogError(
+                "HR-LOG-004",
+                f"topic '{topic}' is not compacted",
+                "Only a topic that was created so is: create(..., compact=True).",
+            )
+        return self._compact(opened, force=True)
+
+    def _compact(self, opened: _Open, force: bool) -> int:
+        topic = opened.topic
+        try:
+            with locked(
+                topic.compact_lock, self._patience, None if force else lambda: True
+            ) as ours:
+                if not ours:
+                    return 0  # another process does it
+                return self._compact_closed(opened, force)
+        except FileNotFoundError as error:
+            raise self._unknown(topic.name) from error
+        except OSError as error:
+            raise self._unwritable("compact", topic.name, error) from error
+
+    def _compact_closed(self, opened: _Open, force: bool) -> int:
+        topic, now = opened.topic, _now(self._clock)
+        if force:
+            head, bases = opened.writer.closed(now)
+        else:
+            published = opened.reader.head()
+            if published is None:
+                return 0
+            head, bases = published, retention.closed(topic, published)
+        if not bases or not (force or compaction.is_due(topic, head.segment - bases[0])):
+            return 0
+        ends = read_snapshot(topic.path, head.segment, topic.tag).ends
+        compaction.compact(topic, opened.reader, compaction.Plan(head.segment, ends), now)
+        removed = opened.writer.drop(head.segment)
+        compaction.clean(topic)
+        return removed
 
     def sweep(self, topic: str | None = None) -> dict[str, int]:
         """Apply retention now; segments removed, by topic. Appends do so as they go."""
@@ -427,6 +507,8 @@ class EmbeddedLog(GroupAdmin):
 
     def _sweep(self, topic: str) -> int:
         opened, _ = self._published(topic)
+        if opened.topic.compacted:
+            return self._compact(opened, force=False)
         try:
             return opened.writer.sweep(_now(self._clock))
         except FileNotFoundError as error:
@@ -438,6 +520,12 @@ class EmbeddedLog(GroupAdmin):
         The last segment stays. The number of segments removed.
         """
         opened, head = self._published(topic)
+        if opened.topic.compacted:
+            raise LogError(
+                "HR-LOG-004",
+                f"topic '{topic}' is compacted: what is left of it is not forgotten",
+                "Append a record whose other columns are null to delete a key.",
+            )
         offsets = [before.get(p, first) for p, first in enumerate(head.earliest)]
         try:
             return opened.writer.forget(offsets)
@@ -510,6 +598,43 @@ def _harmless(error: Exception) -> bool:
     if isinstance(error, Mixed):
         return True
     return isinstance(error, LogError) and error.code not in ("HR-LOG-016", "HR-LOG-018")
+
+
+def _check_keys(topic: Topic, table: pa.Table) -> None:
+    nulls = table[topic.key_column].null_count if topic.compacted else 0
+    if nulls:
+        raise LogError(
+            "HR-LOG-031",
+            f"topic '{topic.name}' is compacted by '{topic.key_column}', and {nulls} records have "
+            "no key",
+            "Nothing was appended. Give every record a key.",
+        )
+
+
+def _gaps(topic: str) -> LogError:
+    return LogError(
+        "HR-LOG-032",
+        f"topic '{topic}' is compacted: there are gaps between its offsets",
+        "Read it with offsets=True, which adds the offset of each record, or with hr.Consumer.",
+    )
+
+
+def _numbered(tables: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
+    for first, table in tables:
+        numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
+        yield first, table.append_column(OFFSET, pa.array(numbers))
+
+
+def _sparse(
+    opened: _Open, partition: int, start: int, end: int, times: bool
+) -> Iterator[tuple[int, pa.Table]]:
+    for numbers, moments, records in compaction.read(
+        opened.topic, opened.reader, partition, start, end
+    ):
+        table = pa.Table.from_batches([records])
+        if times:
+            table = table.append_column(APPEND_TIME, pa.array(moments))
+        yield int(numbers[0]), table.append_column(OFFSET, pa.array(numbers))
 
 
 def _current(topic: Topic, table: pa.Table) -> pa.Table:

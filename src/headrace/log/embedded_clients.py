@@ -31,7 +31,7 @@ from headrace.log.clients import (
     unknown_option,
 )
 from headrace.log.consumer_groups import CommittedOffset, GroupFiles, GroupMember, Heartbeat, fenced
-from headrace.log.contract import APPEND_TIME, Records, TopicInfo
+from headrace.log.contract import APPEND_TIME, OFFSET, Records, TopicInfo
 from headrace.log.embedded import EmbeddedLog
 from headrace.log.partitioning import by_key
 
@@ -360,18 +360,20 @@ class EmbeddedConsumer:
             raise self._overtaken(place, start, info.earliest[place.partition])
         if start >= end:
             return None
-        end = min(end, start + max_rows)
-        chunks = self._log.read(place.topic, place.partition, start, end, times=True)
-        first, table = next(chunks)
-        times = table[APPEND_TIME].to_numpy()
-        rows = table.num_rows
-        self._at[place] = first + rows
+        chunks = self._log.read(*place, start, end, times=True, offsets=True)
+        chunk = next(chunks, None)
+        if chunk is None:  # nothing is left there: compaction has removed it
+            self._at[place] = end
+            return None
+        table = chunk[1].slice(0, max_rows)
+        offsets = table[OFFSET].to_numpy()
+        self._at[place] = int(offsets[-1]) + 1
         return PolledBatch(
             *place,
-            table.drop_columns([APPEND_TIME]),
-            np.arange(first, first + rows, dtype=np.int64),
-            times,
-            first + rows,
+            table.drop_columns([APPEND_TIME, OFFSET]),
+            offsets,
+            table[APPEND_TIME].to_numpy(),
+            self._at[place],
             "key" if info.schema is None else info.key,
             info.schema is not None,
         )

@@ -138,7 +138,7 @@ class TopicReader:
                 raise view.damaged(pos, f"a block has columns of version {header.version}")
             self._newest_topic = stored
         batch = view.batch(pos, header, stored.columns_of(header.version))
-        return batch if header.version == self.topic.version else _with_columns(batch, schema)
+        return batch if header.version == self.topic.version else with_columns(batch, schema)
 
     def offset_for_time(self, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the end if there is none."""
@@ -307,7 +307,7 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return table.combine_chunks() if small else table
 
 
-def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with nulls for columns that were added later, without those it should not have."""
     arrays = [
         batch.column(i) if i < batch.num_columns else pa.nulls(batch.num_rows, field.type)

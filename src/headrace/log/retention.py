@@ -88,6 +88,16 @@ def forget(topic: Topic, head: Head, before: Sequence[int]) -> int:
     return _remove(topic, head, _bases(topic, head), first_with(topic, head, before))
 
 
+def closed(topic: Topic, head: Head) -> list[int]:
+    """The segments before the last one."""
+    return [base for base in _bases(topic, head) if base < head.segment]
+
+
+def drop(topic: Topic, head: Head, first: int) -> int:
+    """Remove the segments before `first`; how many they are."""
+    return _remove(topic, head, _bases(topic, head), max(first, head.first))
+
+
 def first_with(topic: Topic, head: Head, offsets: Sequence[int]) -> int:
     """The first segment that holds any of these offsets or a later one."""
     first = head.first

@@ -82,7 +82,17 @@ class Topic:
 
     @property
     def compacted(self) -> bool:
+        """Whether only the newest record of each key stays."""
         return self.tombstone_ms is not None
+
+    @property
+    def key_column(self) -> str:
+        """The column that compaction goes by."""
+        return self.key or "key"
+
+    @property
+    def compact_lock(self) -> Path:
+        return self.path / "compact"
 
     @property
     def name(self) -> str:

@@ -78,6 +78,7 @@ class TopicWriter:
         self._write_lock, self._sync_lock = topic.write_lock, topic.sync_lock
         self._memory = ProducerHistory(topic.path, topic.tag)
         self._head_synced = time.monotonic()
+        self.rolled = False  # a segment was closed since this was last looked at
 
     def commit(self, appends: Sequence[Append], now: int) -> list[dict[int, Ack]]:
         """Make the appends durable together, with one sync; steps as above."""
@@ -111,6 +112,16 @@ class TopicWriter:
                 return 0
         with self._failing():
             return self._trusting(lambda: self._forget(before))
+
+    def closed(self, now: int) -> tuple[Head, list[int]]:
+        """Begin a new segment if this one has records; the head, and the segments before it."""
+        with self._failing():
+            return self._trusting(lambda: self._closed(now))
+
+    def drop(self, first: int) -> int:
+        """Remove the segments before `first`, which are compacted; how many they are."""
+        with self._failing():
+            return self._trusting(lambda: self._drop(first))
 
     def catch_up(self, *, wait: bool) -> None:
         """Publish the whole groups beyond the head: a writer that died left them, or the head is an
@@ -272,6 +283,7 @@ class TopicWriter:
                 yield head, fd
 
     def _roll(self, now: int) -> None:
+        self.rolled = True
         with self._settled() as (head, fd):
             if retention.is_full(self.topic, head, now):
                 rolled = retention.roll(self.topic, head, self._memory, fd, now)
@@ -286,6 +298,16 @@ class TopicWriter:
     def _forget(self, before: Sequence[int]) -> int:
         with self._settled() as (head, _):
             return retention.forget(self.topic, head, before)
+
+    def _closed(self, now: int) -> tuple[Head, list[int]]:
+        with self._settled() as (head, fd):
+            used = head.position > head.start
+            last = retention.roll(self.topic, head, self._memory, fd, now) if used else head
+            return last, retention.closed(self.topic, last)
+
+    def _drop(self, first: int) -> int:
+        with self._settled() as (head, _):
+            return retention.drop(self.topic, head, first)
 
     # Errors
 

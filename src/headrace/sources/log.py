@@ -171,6 +171,13 @@ def open_log(o: InputRequest) -> Source:
         topic = log.describe(o.rest)
     except LogError as cause:
         raise InputError("HR-INPUT-010", cause.message, cause.hint) from cause
+    if topic.compacted:
+        raise InputError(
+            "HR-LOG-032",
+            f"topic {o.rest!r} is compacted: records may be gone when they are read again",
+            "A job must read the same rows after a crash. Read the topic with hr.Consumer, or let "
+            "the job read one that is not compacted.",
+        )
     schema, format = _decoding(o, topic.schema)
     return LogSource(
         log,
