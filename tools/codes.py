@@ -39,6 +39,8 @@ This page is generated from the source by `python -m tools.codes`, which `make d
 DYNAMIC = {
     ("check", "change.code"),  # set by the Change, with a literal
     ("report", "problem.code"),  # that of another error
+    ("_as_output", "cause.code"),  # that of Kafka
+    ("_place", "cause.code"),
     ("as_input", "_CODES.get(cause.code, cause.code)"),  # that of Kafka, or one of _CODES
     ("_as_input", "_CODES.get(cause.code, cause.code)"),  # that of the log, or one of _CODES
 }

@@ -73,6 +73,7 @@ class PolledBatch:
 
     @property
     def place(self) -> TopicPartition:
+        """The topic and the partition."""
         return TopicPartition(self.topic, self.partition)
 
     def rows(self) -> list[dict[str, Any]]:

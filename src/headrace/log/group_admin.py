@@ -39,6 +39,7 @@ class GroupInfo:
 
     @property
     def active(self) -> bool:
+        """Whether it has members that read now."""
         return bool(self.members)
 
 

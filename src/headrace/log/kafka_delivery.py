@@ -116,7 +116,7 @@ def _read(cluster: Cluster, names: Sequence[str]) -> dict[str, Delivered]:
     return found
 
 
-class Transactions:
+class JobTransactions:
     """The producer of a job in a cluster, for one driver."""
 
     def __init__(self, cluster: Cluster, job: str, timeout: int, tuning: Mapping[str, Any]) -> None:

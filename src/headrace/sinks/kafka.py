@@ -27,9 +27,9 @@ from headrace.log import kafka, kafka_delivery, kafka_topics
 from headrace.log.kafka_delivery import (
     Delivered,
     Delivery,
+    JobTransactions,
     OtherRecords,
     PlainProducer,
-    Transactions,
     to_topic,
 )
 from headrace.sinks.columns import packed
@@ -70,7 +70,7 @@ T = TypeVar("T")
 # By process and cluster: brokers and options by which the program reaches it.
 _access_to: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
 # By process, cluster and job: the driver's number, and the producer of its transactions.
-_producers: dict[tuple[int, str, str], tuple[int, Transactions]] = {}
+_producers: dict[tuple[int, str, str], tuple[int, JobTransactions]] = {}
 
 
 class KafkaSink(DeliveredSink):
@@ -245,13 +245,13 @@ class KafkaSink(DeliveredSink):
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         raise NotImplementedError  # groups are published
 
-    def _transactions(self, job: str, writer: EpochWriter) -> Transactions:
+    def _transactions(self, job: str, writer: EpochWriter) -> JobTransactions:
         id = self._patiently(lambda: kafka_topics.cluster_id(self._cluster), writer.check)
         place = os.getpid(), id, job
         token, transactions = _producers.get(place, (-1, None))
         if transactions is None or token != writer.token:
             timeout = millis(self._options.get("transaction_timeout", TIMEOUT))
-            transactions = Transactions(self._cluster, job, timeout, self._tuning())
+            transactions = JobTransactions(self._cluster, job, timeout, self._tuning())
             _producers[place] = writer.token, transactions
         return transactions
 
@@ -332,6 +332,7 @@ def _digest(staged: Iterable[Reference]) -> str:
 
 
 def _check(o: OutputRequest) -> None:
+    _place(o)
     own = {n: v for n, v in o.options.items() if not n.startswith(kafka.SHORTHANDS)}
     refuse_unknown(replace(o, options=own), (*_OPTIONS, "options"))
     appends(o)
@@ -350,7 +351,6 @@ def _check(o: OutputRequest) -> None:
     if timeout < _LEAST_TIMEOUT:
         hint = "Give a second or more, and not more than the brokers allow (15 minutes)."
         raise bad_option(o, "transaction_timeout", o.options["transaction_timeout"], hint)
-    _place(o)
 
 
 def _place(o: OutputRequest) -> tuple[kafka.Cluster, str]:

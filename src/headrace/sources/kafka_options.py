@@ -32,9 +32,9 @@ _KNOWN = (*PARTS, "start", "isolation", "group", "on_data_loss", "delimiter", "o
 
 def open_kafka(o: InputRequest) -> Source:
     shorthands = tuple(name for name in o.options if name.startswith(kafka.SHORTHANDS))
-    refuse_unknown(o, (*_KNOWN, *shorthands))
     try:
         brokers, topic = kafka.parse(o.uri)
+        refuse_unknown(o, (*_KNOWN, *shorthands))
         cluster = kafka.Cluster(brokers, kafka.properties(o.options, repr(o.uri)))
     except LogError as cause:
         raise as_input(cause) from cause
