@@ -83,6 +83,8 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.http_keys": {"_FORGET_EVERY": 1},
     "sources.receiving": {"LEAST": 1},
     "sources.sockets": {"PIECE": 1},
+    "sources.sql": {"LEAST": 1, "LOOKED_BACK": 2, "MOST_AT_ONCE": 500},  # each is a query
+    "sources.stored_rows": {"SEGMENT": 4096},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
     "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
@@ -121,6 +123,10 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "callables": {
         "_LONG": "what a digest covers",
+    },
+    "sources.sql": {
+        "MOST_AHEAD": "how far it may be ahead",
+        "POLL": "ms",
     },
     "sources.spouts": {
         "MOST_AHEAD": "how far a spout may be ahead; tests/topology/test_spouts.py",

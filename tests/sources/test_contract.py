@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.sources import sql_cases
 from tests.sources.http_cases import http_input
 from tests.sources.kafka_cases import kafka_plain, kafka_transactions
 from tests.sources.reading import snapshot
@@ -206,6 +207,7 @@ CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "http": partial(http_input, ROWS),
     "kafka": elsewhere(kafka_plain),
     "kafka transactions": elsewhere(kafka_transactions),
+    **sql_cases.cases(Case, ROWS, SCHEMA),
 }
 
 
@@ -253,6 +255,7 @@ def test_every_kind_of_input_passes_this_suite() -> None:
         "kafka": {"kafka", "kafka transactions"},
         "log": {"typed topic"},
         "socket": {"socket"},
+        "sql": {"sqlite table", "postgresql growing"},
     }
     assert set(KINDS) == set(kinds)
     assert all(cases <= set(CASES) for cases in kinds.values())

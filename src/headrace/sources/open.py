@@ -28,6 +28,7 @@ from headrace.sources.memory import MemorySource
 from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
+from headrace.sources.sql import open_sql
 
 KINDS = {
     "files": open_files,
@@ -35,6 +36,7 @@ KINDS = {
     "kafka": open_kafka,
     "log": open_log,
     "socket": open_socket,
+    "sql": open_sql,
 }
 
 

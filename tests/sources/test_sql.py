@@ -1,0 +1,215 @@
+"""Databases as inputs: snapshots, growing columns, rows that appear late, types, secrets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.databases import database, new_table, run, uri
+from tests.joins.postgres import PASSWORD
+from tests.sources.reading import again, read_split, refusal
+from tests.sources.sql_cases import SPLIT, read_to_end
+
+from headrace.clock import ManualClock
+from headrace.connect.sql import connect
+from headrace.sources import Source, open_source
+from headrace.state import faults
+
+DIALECTS = ("sqlite", "duckdb", "postgresql")
+
+
+def opened(tmp: Path, dialect: str, until: str | None = None, **options: Any) -> Source:
+    schema, clock = options.pop("schema", None), options.pop("clock", None)
+    return open_source(
+        uri(dialect, tmp), schema, options=options, folder=str(tmp / "job"), name="in",
+        until=until, clock=clock,
+    )  # fmt: skip
+
+
+def values(source: Source, column: str = "n") -> list[Any]:
+    return [r[column] for r in read_split(source, SPLIT)[0]]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_snapshot_stays_what_it_was_and_an_incomplete_one_is_begun_again(tmp_path, dialect):
+    table, where = new_table(dialect), database(dialect, tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint)", f"INSERT INTO {table} VALUES (1), (2)")
+
+    class Crash(BaseException):
+        pass
+
+    def crash(name: str) -> None:
+        if name == "source.snapshot.added":
+            raise Crash
+
+    with faults.hooked(crash), pytest.raises(Crash):
+        opened(tmp_path, dialect, table=table).discover()
+    half = opened(tmp_path, dialect, table=table)
+    assert (half.latest(SPLIT), half.ended(SPLIT, 0)) == (0, False)
+    run(where, f"INSERT INTO {table} VALUES (3)")
+    source = read_to_end(half)
+    run(where, f"DELETE FROM {table}")
+
+    assert sorted(values(again(source))) == [1, 2, 3]
+    later = read_to_end(opened(tmp_path, dialect, table=table))
+    assert sorted(values(later)) == [1, 2, 3]
+
+
+def test_types_of_postgres_are_exact(tmp_path):
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(
+        where,
+        f"CREATE TABLE {table} (a uuid, b json, c jsonb, d int[], e bytea, f date, g timestamp, "
+        "h timestamptz, i numeric(30,10), j text[], k real, l smallint, m boolean)",
+        f"INSERT INTO {table} VALUES ('1e1c1d8e-0000-0000-0000-000000000001', '{{ \"a\": 1.0 }}', "
+        "'{\"b\":  2}', '{1,NULL}', '\\x00ff', '0001-01-01', '2024-02-29 12:00:00.000001', "
+        "'2024-02-29 12:00:00+02', 12345678901234567890.0123456789, '{\"a,b\",\"\"}', 0.1, -3, "
+        "true)",
+        f"INSERT INTO {table} (l) VALUES (NULL)",
+    )
+    source = read_to_end(opened(tmp_path, "postgresql", table=table))
+    first, second = read_split(source, SPLIT)[0]
+    at = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+    assert first == {
+        "a": "1e1c1d8e-0000-0000-0000-000000000001", "b": '{ "a": 1.0 }', "c": '{"b": 2}',
+        "d": [1, None], "e": b"\0\xff", "f": dt.date(1, 1, 1),
+        "g": at + dt.timedelta(microseconds=1), "h": at - dt.timedelta(hours=2),
+        "i": decimal.Decimal("12345678901234567890.0123456789"), "j": ["a,b", ""],
+        "k": pa.scalar(0.1, pa.float32()).as_py(), "l": -3, "m": True,
+    }  # fmt: skip
+    assert set(second.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("interval", "'1 day'"), ("time", "'12:00'"), ("numeric", "1"), ("inet", "'::1'"),
+     ("int[]", "'{{1,2},{3,4}}'"), ("numeric(4,1)", "'NaN'"), ("money", "1")],
+)  # fmt: skip
+def test_what_has_no_exact_type_is_refused_by_name(tmp_path, column, value):
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(where, f"CREATE TABLE {table} (odd {column})", f"INSERT INTO {table} VALUES ({value})")
+
+    def read() -> None:
+        opened(tmp_path, "postgresql", table=table).discover()
+
+    error = refusal(read)
+    assert error.code == "HR-SQL-003" and "'odd'" in error.message
+
+
+def test_sqlite_is_checked_value_by_value(tmp_path):
+    where = database("sqlite", tmp_path)
+    run(where, "CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (1), ('two')")
+    assert refusal(opened(tmp_path, "sqlite", table="t").discover).code == "HR-SQL-003"
+    error = refusal(opened, tmp_path, "sqlite", query="SELECT 1 AS one")
+    assert error.code == "HR-SQL-003" and "schema=" in str(error.hint)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_new_rows_are_followed_by_a_growing_column(tmp_path, dialect, cuts):
+    table, where = new_table(dialect), database(dialect, tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint, v text)")
+    clock, written = ManualClock(0), 0
+    for life in range(4):
+        source = opened(tmp_path, dialect, table=table, growing="n", clock=clock)
+        for _ in range(3):
+            some = range(written + 1, written + 1 + life)
+            for n in some:
+                run(where, f"INSERT INTO {table} VALUES ({n}, 'x')")
+            written += life
+            clock.advance(2_000)
+            source.discover()
+        assert values(source) == list(range(1, written + 1))
+        source.close()
+    assert not source.bounded and not source.ended(SPLIT, source.latest(SPLIT))
+
+
+def test_rows_with_the_same_value_are_never_cut(tmp_path, monkeypatch):
+    from headrace.sources import sql
+
+    monkeypatch.setattr(sql, "MOST_AT_ONCE", 2)
+    where = database("sqlite", tmp_path)
+    run(where, "CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (1),(2),(2),(2),(3),(3),(4)")
+    source = read_to_end(opened(tmp_path, "sqlite", until="end", table="t", growing="n"))
+    assert values(source) == [1, 2, 2, 2, 3, 3, 4]
+
+
+def test_a_row_of_a_transaction_that_commits_late_is_waited_for(tmp_path):
+    """Ids are taken in the order 1, 2; 2 is committed first."""
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigserial, v text)")
+    clock = ManualClock(0)
+    source = opened(tmp_path, "postgresql", table=table, growing="n", clock=clock)
+    slow = connect(where)
+    slow.begin()
+    slow.run(f"INSERT INTO {table} (v) VALUES ('slow')")
+    run(where, f"INSERT INTO {table} (v) VALUES ('fast')")
+    for _ in range(3):
+        clock.advance(2_000)
+        source.discover()
+    assert source.latest(SPLIT) == 0  # 2 is visible, but 1 may still come
+    slow.commit()
+    slow.close()
+    clock.advance(2_000)
+    source.discover()
+
+    assert values(source) == [1, 2] and values(source, "v") == ["slow", "fast"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_row_that_appears_before_the_position_is_noticed(tmp_path, dialect):
+    table, where = new_table(dialect), database(dialect, tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint)", f"INSERT INTO {table} VALUES (1), (5)")
+    clock = ManualClock(0)
+    source = opened(tmp_path, dialect, table=table, growing="n", clock=clock)
+    source.discover()
+    run(where, f"INSERT INTO {table} VALUES (3), (6)")
+    clock.advance(2_000)
+    assert refusal(source.discover).code == "HR-SQL-012"
+
+
+def test_times_need_time_to_settle(tmp_path):
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(
+        where,
+        f"CREATE TABLE {table} (at timestamptz)",
+        f"INSERT INTO {table} VALUES ('2024-01-02')",
+    )
+    clock = ManualClock(0)
+    assert (
+        refusal(opened(tmp_path, "postgresql", table=table, growing="at").check).code
+        == "HR-SQL-013"
+    )
+    source = opened(tmp_path, "postgresql", table=table, growing="at", settle="10s", clock=clock)
+    source.check()
+    source.discover()
+    clock.advance(5_000)
+    run(where, f"INSERT INTO {table} VALUES ('2024-01-01')")
+    source.discover()
+    assert source.latest(SPLIT) == 0
+    clock.advance(6_000)
+    source.discover()
+    assert [t.day for t in values(source, "at")] == [1, 2]
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path):
+    where = database("sqlite", tmp_path)
+    run(where, "CREATE TABLE t (n INTEGER, v TEXT)", "INSERT INTO t VALUES (NULL, 'x')")
+    assert refusal(opened(tmp_path, "sqlite", table="t", growing="v").check).code == "HR-SQL-011"
+    assert refusal(opened(tmp_path, "sqlite", table="t", growing="m").check).code == "HR-SQL-011"
+    assert refusal(opened(tmp_path, "sqlite", table="t", growing="n").discover).code == "HR-SQL-011"
+    assert refusal(opened, tmp_path, "sqlite", table="nix").code == "HR-SQL-004"
+    for wrong in ({}, {"table": "t", "query": "q"}, {"table": "t", "poll": "1s"}, {"tabel": "t"}):
+        assert refusal(opened, tmp_path, "sqlite", **wrong).code == "HR-INPUT-013"
+
+
+def test_a_password_is_neither_shown_nor_stored(tmp_path):
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint)", f"INSERT INTO {table} VALUES (1)")
+    source = read_to_end(opened(tmp_path, "postgresql", table=table))
+    assert all(PASSWORD not in text for text in (repr(vars(source)), str(source.identity())))
+    contents = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
+    assert contents and all(PASSWORD.encode() not in c for c in contents)
