@@ -70,6 +70,7 @@ class Planner:
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
         self._waiting = 0  # rows that were there at the last look
+        self._safe = 0  # the last epoch that the sources know to be committed
         self._all_read = False  # every input was at its end before, and nothing goes round
 
     # how far the job is
@@ -94,6 +95,8 @@ class Planner:
 
     def advance(self, start: Offset) -> Offset:
         """The next epoch's offset; `start` itself when there is nothing to do."""
+        if self._safe < start.epoch <= self._log.newest():
+            self.committed(start)  # Spark says so only when there is a next batch
         if stop_requested(self._log.folder):
             return start
         if not self._ending and drain_requested(self._log.folder):
@@ -329,6 +332,7 @@ class Planner:
 
     def committed(self, end: Offset) -> None:
         """Tell the sources that everything before `end` is safe."""
+        self._safe = end.epoch
         for read in self._program.sources():
             reached = {s.name: s.at for s in end.splits if s.input == read.name}
             self._sources[read.name].commit(reached)

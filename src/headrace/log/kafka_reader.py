@@ -30,6 +30,7 @@ _SILENCE = 2.0  # seconds without a record, after which it is asked why
 _AHEAD = {  # what a consumer fetches before it is asked
     "queued.min.messages": 100_000,
     "queued.max.messages.kbytes": 32_768,
+    "fetch.queue.backoff.ms": 5,  # a second by default, in which a reader runs dry
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 100,
     "check.crcs": True,
