@@ -74,6 +74,8 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.spouts": {"MOST_AT_ONCE": 500},  # each is an append to the log
     "sources.kafka": {"LEAST": 1},
+    "connect.iceberg": {"_KEYS": 1},
+    "sources.lakes": {"CHUNK_ROWS": 1, "LEAST": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
     "sources.log": {"LEAST": 1},
@@ -103,6 +105,15 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "api.bolt_options": {
         "_MOST_REPLAYS": "a limit that is refused",
+    },
+    "sources.lakes": {
+        "_BITS": "of an offset at rest",
+    },
+    "sinks.delta_files": {
+        "_LONGEST": "of a text in the statistics of a file",
+    },
+    "sinks.lakes": {
+        "RETRIES": "how often a commit that met another is tried, as the guide says",
     },
     "api.topology": {
         "Topology.__init__(max_replays)": "how often a tuple is processed again, as the guide says",

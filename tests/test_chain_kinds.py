@@ -40,6 +40,8 @@ ELSEWHERE = {
     "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
     "http": "stores what it receives as a socket does; tests/sources/test_http.py",
     "kafka": "needs a broker; tests/kafka",
+    "delta": "delivered as to topics; tests/sinks/test_delta.py, tests/sources/test_delta.py",
+    "iceberg": "as delta; tests/sinks/test_iceberg.py, tests/sources/test_iceberg.py",
 }
 EXEMPT_AGGREGATES = {
     "stddev": "is no whole number; its parts are like those of mean",

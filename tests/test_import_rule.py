@@ -65,6 +65,8 @@ DOORS = {
     "sqlglot": ("expr/*", "kernel/*"),
     "cloudpickle": ("engine/*", "testing/input_suite", "testing/output_drivers"),
     "confluent_kafka": ("log/kafka*",),
+    "deltalake": ("connect/delta",),
+    "pyiceberg": ("connect/iceberg",),
     "datasketches": ("ops/sketch/library",),
     "adbc_driver_manager": ("connect/sql_postgres",),
     "adbc_driver_postgresql": ("connect/sql_postgres",),
@@ -248,7 +250,7 @@ def test_one_module_at_most_draws_pictures():
 def test_every_third_party_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    used = ("kafka", "server", "plot", "notebook", "testing", "approx", "learn")
+    used = ("kafka", "server", "delta", "iceberg", "plot", "notebook", "testing", "approx", "learn")
     optional = [w for extra in used for w in extras[extra]]
     wanted = [*project["dependencies"], *optional]
     named = [re.split(r"[^\w-]", w)[0].replace("-", "_") for w in wanted]

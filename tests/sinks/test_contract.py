@@ -9,6 +9,7 @@ from tests.sinks.test_two_drivers import nothing_is_left_over
 from tests.sinks.writing import ALONE, EVERY, expected, files, log, made, refusal, stage
 
 from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE
+from headrace.sinks.open import KINDS
 from headrace.testing import OutputSuite
 
 
@@ -48,7 +49,7 @@ def test_the_console_may_say_a_thing_twice_but_not_in_one_run(tmp_path):
 def test_a_description_says_what_and_where(output, tmp_path):
     described = output.open().describe()
 
-    assert described["kind"] in ("files", "log", "collect", "console", "sql")
+    assert described["kind"] in KINDS
     assert {"kind", "place", "format", "options", "schema"} <= set(described)
     if described["kind"] in ("files", "log"):
         assert described["place"].startswith(str(tmp_path))

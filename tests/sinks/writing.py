@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks import sql_cases
+from tests.sinks import lake_cases, sql_cases
 
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
@@ -102,6 +102,7 @@ EXACT: dict[str, Callable[[Path], Output]] = {
     "byte topic": lambda tmp: log(tmp, typed=False, key="n"),
     **sql_cases.cases(Output),
 }
+EXACT |= lake_cases.exact(Output, SCHEMA)
 EVERY = {**EXACT, "console": console}
 
 

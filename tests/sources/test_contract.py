@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sources import sql_cases
+from tests.sources import lake_cases, sql_cases
 from tests.sources.http_cases import http_input
 from tests.sources.kafka_cases import kafka_plain, kafka_transactions
 from tests.sources.reading import snapshot
@@ -209,6 +209,7 @@ CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "kafka transactions": elsewhere(kafka_transactions),
     **sql_cases.cases(Case, ROWS, SCHEMA),
 }
+CASES |= lake_cases.cases(Case, SCHEMA, ROWS)
 
 
 @pytest.fixture(params=sorted(CASES))
@@ -250,7 +251,9 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
 
 def test_every_kind_of_input_passes_this_suite() -> None:
     kinds = {
+        "delta": {"delta", "delta by commits"},
         "files": {"json", "csv", "parquet"},
+        "iceberg": {"iceberg", "iceberg by commits"},
         "http": {"http"},
         "kafka": {"kafka", "kafka transactions"},
         "log": {"typed topic"},

@@ -93,9 +93,13 @@ class DeliveredSink(Sink):
                 )
 
     def held(self) -> HeldEpochs | None:
+        return self.held_of(self.producers() if self._identity.known() is not None else {})
+
+    def held_of(self, producers: Mapping[str, int]) -> HeldEpochs:
+        """What of these producers is the job's."""
         job = self._identity.known()
         own, all = Reached(), Reached()
-        for producer, epoch in self.producers().items() if job is not None else ():
+        for producer, epoch in producers.items() if job is not None else ():
             match = _PRODUCER.fullmatch(producer)
             if match is None or match[1] != job:
                 continue

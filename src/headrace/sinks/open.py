@@ -25,9 +25,11 @@ from headrace.sinks.columns import unpacked
 from headrace.sinks.commits import FOLDER, Commits, Name, OutputFile, in_force, parts_of, retried
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.contract import Description, OutputRequest, Sink
+from headrace.sinks.delta import DELTA
 from headrace.sinks.durable import check_bytes, damaged
 from headrace.sinks.files import COLLECT, FILES, collect_folder
 from headrace.sinks.formats import format_of, without_dictionaries
+from headrace.sinks.iceberg import ICEBERG
 from headrace.sinks.kafka import KAFKA
 from headrace.sinks.log import LOG
 from headrace.sinks.loop import LOOP, SCHEME
@@ -39,6 +41,7 @@ from headrace.state.epochs import EpochLog
 
 KINDS = {
     "files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL, "kafka": KAFKA,
+    "delta": DELTA, "iceberg": ICEBERG,
 }  # fmt: skip
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 
@@ -107,8 +110,8 @@ def check_kind(uri: str) -> None:
 def absolute(uri: str) -> str:
     """The same output however the working folder changes, as it may between tasks."""
     scheme, _, rest = uri.partition(":")
-    has_path = scheme == "files" and rest
-    return f"files:{os.path.abspath(os.path.expanduser(rest))}" if has_path else uri
+    has_path = rest and (scheme == "files" or (scheme == "delta" and not remote_scheme(rest)))
+    return f"{scheme}:{os.path.abspath(os.path.expanduser(rest))}" if has_path else uri
 
 
 def collected(folder: str, name: str) -> pa.Table:

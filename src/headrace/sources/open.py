@@ -18,9 +18,11 @@ from headrace.files import file_name, remote_scheme
 from headrace.secrets import without_secrets
 from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source
+from headrace.sources.delta import open_delta
 from headrace.sources.files import open_files
 from headrace.sources.generate import GenerateSource
 from headrace.sources.http import open_http
+from headrace.sources.iceberg import open_iceberg
 from headrace.sources.kafka_options import open_kafka
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
@@ -31,8 +33,10 @@ from headrace.sources.spouts import SpoutSource
 from headrace.sources.sql import open_sql
 
 KINDS = {
+    "delta": open_delta,
     "files": open_files,
     "http": open_http,
+    "iceberg": open_iceberg,
     "kafka": open_kafka,
     "log": open_log,
     "socket": open_socket,

@@ -1,0 +1,201 @@
+"""The door to Apache Iceberg: catalogs, tables and their snapshots, by the library.
+
+The library would repeat a commit that met another by itself, on whatever is there then. Here it
+does not: who commits must look first whether the other commit was its own. Nothing is known of
+inputs, outputs or epochs.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from headrace import files
+from headrace.connect.extras import needed
+
+_RETRIES = "commit.retry.num-retries"
+_SHOWN = ("name", "type", "warehouse")  # properties of a catalog that are no secrets
+_KEYS = 1000  # keys of several columns in one condition: it is a tree of that many branches
+
+
+class IcebergConflict(Exception):
+    """Somebody else's commit came first."""
+
+
+class IcebergFailure(Exception):
+    """What the library, the catalog or the storage says; without secrets."""
+
+
+def part(module: str = "pyiceberg") -> Any:
+    return needed(module, "iceberg", "Iceberg")
+
+
+@dataclass
+class IcebergPlace:
+    """A table of a catalog, which may not be there yet."""
+
+    name: str  # namespace.table
+    catalog: str | Mapping[str, str] = field(repr=False)  # its name, or properties with secrets
+    _opened: Any = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    @property
+    def shown(self) -> str | dict[str, str]:
+        """The catalog without secrets: enough to open it, if they come from the environment."""
+        if isinstance(self.catalog, str):
+            return self.catalog
+        public = {k: v for k, v in self.catalog.items() if k in _SHOWN}
+        uri = self.catalog.get("uri", "")
+        return {**public, "uri": uri} if uri and "@" not in uri and "?" not in uri else public
+
+    @property
+    def label(self) -> str:
+        shown = self.shown
+        root = shown if isinstance(shown, str) else shown.get("uri") or shown.get("warehouse", "")
+        return f"{root}/{self.name}"
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """What the library raises, as one of the two errors above."""
+        errors = part("pyiceberg.exceptions")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except (errors.CommitFailedException, errors.CommitStateUnknownException) as cause:
+            raise IcebergConflict(self._clean(cause)) from None
+        except (IcebergConflict, IcebergFailure):
+            raise
+        except Exception as cause:  # of catalogs of any kind, with the libraries they need
+            if type(cause).__module__.startswith("headrace"):
+                raise
+            raise IcebergFailure(self._clean(cause)) from None
+
+    def _clean(self, cause: Exception) -> str:
+        text = " ".join(f"{type(cause).__name__}: {cause}".split())
+        values = [] if isinstance(self.catalog, str) else list(self.catalog.items())
+        for key, value in values:
+            if len(value) > 3 and (key not in _SHOWN or "@" in value):
+                text = text.replace(value, "***")
+        return text[:500]
+
+    def _catalog(self) -> Any:
+        if self._opened is None:
+            load = part("pyiceberg.catalog").load_catalog
+            if isinstance(self.catalog, str):
+                self._opened = load(self.catalog)
+            else:
+                rest = {k: v for k, v in self.catalog.items() if k != "name"}
+                self._opened = load(self.catalog.get("name", "default"), **rest)
+        return self._opened
+
+    def table(self) -> Any:
+        """The table as it is now; None if it is not there."""
+        missing = part("pyiceberg.exceptions")
+        with self.failures():
+            try:
+                table = self._catalog().load_table(self.name)
+            except (missing.NoSuchTableError, missing.NoSuchNamespaceError):
+                return None
+        return table
+
+    def create(
+        self, schema: pa.Schema, partition_by: list[str], properties: Mapping[str, str]
+    ) -> None:
+        """Make the table, unless it is there."""
+        exists = part("pyiceberg.exceptions").TableAlreadyExistsError
+        with self.failures():
+            catalog = self._catalog()
+            catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+            if catalog.table_exists(self.name):
+                return
+            try:
+                with (
+                    catalog.create_table_transaction(
+                        self.name, schema=schema, properties=dict(properties)
+                    ) as making,
+                    making.update_spec() as spec,
+                ):
+                    for column in partition_by:
+                        spec.add_identity(column)
+            except exists:
+                return
+
+    def commit(
+        self,
+        table: Any,
+        rows: pa.Table,
+        gone: pa.Table | None,
+        properties: Mapping[str, str],
+        note: Mapping[str, str],
+    ) -> None:
+        """One commit: delete the rows with the keys `gone`, add `rows`, set properties."""
+        with self.failures():
+            own = {**table.metadata.properties, _RETRIES: "0"}  # of this handle, not of the table
+            table.metadata = table.metadata.model_copy(update={"properties": own})
+            with table.transaction() as change:
+                for condition in [] if gone is None else _conditions(gone):
+                    change.delete(condition, snapshot_properties=dict(note))
+                change.append(rows, snapshot_properties=dict(note))
+                change.set_properties(dict(properties))
+
+    def sync(self, table: Any, before: int | None) -> None:
+        """Make local files of snapshots after `before` durable, and the table's metadata."""
+        paths = [table.metadata_location]
+        snapshot = table.current_snapshot()
+        while snapshot is not None and snapshot.snapshot_id != before:
+            paths.append(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                if manifest.added_snapshot_id == snapshot.snapshot_id:
+                    paths.append(manifest.manifest_path)
+                    entries = manifest.fetch_manifest_entry(table.io)
+                    paths += [e.data_file.file_path for e in entries]
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        for path in {p for text in paths if (p := local_path(text)) is not None}:
+            _sync_file(path)
+
+
+def _conditions(keys: pa.Table) -> Iterator[Any]:
+    """Conditions that hold for exactly the rows with these keys."""
+    make = part("pyiceberg.expressions")
+    if keys.num_columns == 1 and keys.num_rows:
+        yield make.In(keys.column_names[0], keys.column(0).to_pylist())
+    elif keys.num_rows:
+        match = part("pyiceberg.table.upsert_util").create_match_filter
+        for start in range(0, keys.num_rows, _KEYS):
+            yield match(keys.slice(start, _KEYS), keys.column_names)
+
+
+def columns_of(table: Any) -> pa.Schema:
+    """The table's columns; each field has its id in its metadata."""
+    return pa.schema(table.schema().as_arrow())
+
+
+def local_path(uri: str) -> Path | None:
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if parts.scheme else Path(uri)
+
+
+def _sync_file(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # somebody has expired it meanwhile
+    try:
+        files.sync(handle)
+    finally:
+        os.close(handle)
+    files.sync_folder(path.parent)

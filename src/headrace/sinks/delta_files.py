@@ -1,0 +1,158 @@
+"""Parquet files that tasks write for a Delta table, and a commit names: rows are written once.
+
+    stage    <table>/_headrace/<output>/part-<epoch>-...    hidden, and left alone by VACUUM
+    settle   renamed to the name that the reference says, which no other file will ever have
+
+So what the driver does for an epoch does not grow with its rows. It may be repeated, by whoever
+publishes the same references. Only where the table has no more rules than its columns.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import OutputError
+from headrace.files import file_name, sync_folder
+from headrace.sinks.contract import Reference
+from headrace.sinks.durable import (
+    Staging,
+    check_size,
+    folder_for,
+    lost,
+    named,
+    safe_name,
+    write,
+)
+from headrace.sinks.formats import format_named
+from headrace.state.faults import point
+
+PATH = "path"  # of a reference: what the file will be called in the table
+_NAME = re.compile(r"part-[0-9a-f]{32}\.parquet")
+_FEATURES = {"appendOnly", "invariants"}  # of tables, which ask no more of who appends
+_LONGEST = 32  # characters of a text that is noted as the least or greatest of its file
+
+
+def takes_files(table: Any) -> bool:
+    """Whether files may be added to the table as they are."""
+    protocol, metadata = table.protocol(), table.metadata()
+    features = set(protocol.writer_features or ()) if protocol.min_writer_version == 7 else set()
+    settings = metadata.configuration
+    rules = [k for k in settings if k.startswith("delta.constraints.")]
+    rules += [f.name for f in table.schema().fields if f.metadata]
+    old = protocol.min_writer_version <= 2
+    return (
+        (old or (protocol.min_writer_version == 7 and features <= _FEATURES))
+        and not metadata.partition_columns
+        and not rules
+        and settings.get("delta.columnMapping.mode", "none") == "none"
+    )
+
+
+class DataFiles:
+    def __init__(self, table: Path, output: str) -> None:
+        self._table = table
+        self.staging = Staging(table / "_headrace" / file_name(output), "parquet")
+
+    def stage(self, rows: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        """One file; durable when this returns. Written as the library would, in few row groups."""
+        texts = [f.name for f in rows.schema if pa.types.is_string(f.type)]
+        folder, name = self.staging.folder, f"part-{epoch:012d}-{file_name(unique)}-0.parquet"
+        folder_for(folder)
+        written = write(
+            folder / name,
+            lambda file: pq.write_table(rows, file, compression="snappy", use_dictionary=texts),
+        )
+        with named(folder):
+            sync_folder(folder)
+        point("sink.stage.durable")
+        facts = {"rows": rows.num_rows, "bytes": written.size, "crc": written.crc}
+        return [{"file": name, **facts, PATH: f"part-{uuid.uuid4().hex}.parquet"}]
+
+    def settle(self, staged: Sequence[Reference]) -> None:
+        """Bring the files to where the table's log will name them."""
+        for reference in staged:
+            source, target = self._places(reference)
+            with named(target):
+                if not target.exists():
+                    try:
+                        os.rename(source, target)
+                    except FileNotFoundError:
+                        if not target.exists():  # else somebody else did, at this moment
+                            raise lost(source) from None
+            check_size(target, reference["bytes"])
+        with named(self._table):
+            sync_folder(self._table)
+
+    def _places(self, reference: Reference) -> tuple[Path, Path]:
+        if not _NAME.fullmatch(str(reference[PATH])):
+            raise OutputError(
+                "HR-OUTPUT-007",
+                f"{reference[PATH]!r} is not the name of an output file",
+                "The job's manifest is damaged: restore the job's folder from a backup.",
+            )
+        return self.staging.folder / safe_name(reference["file"]), self._table / reference[PATH]
+
+    def rows(self, staged: Sequence[Reference]) -> pa.Table:
+        """The rows of settled files."""
+        paths = [self._places(r)[1] for r in staged]
+        batches = format_named("parquet").batches
+        return pa.concat_tables(t for path in paths for t in batches(path, pa.schema([])))
+
+    def facts(self, staged: Sequence[Reference]) -> Iterator[dict[str, Any]]:
+        """What the table's log says of each file."""
+        for reference in staged:
+            path = self._places(reference)[1]
+            yield {
+                "path": reference[PATH],
+                "size": reference["bytes"],
+                "partition_values": {},
+                "modification_time": int(path.stat().st_mtime * 1000),
+                "data_change": True,
+                # not as ASCII: the library misreads characters that JSON writes as two escapes
+                "stats": json.dumps(statistics(path), ensure_ascii=False),
+            }
+
+
+def statistics(path: Path) -> dict[str, Any]:
+    """Counts, and the least and greatest value of columns for which the protocol is exact."""
+    least, greatest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+    with pq.ParquetFile(path) as file:
+        about = file.metadata
+        for i in range(about.num_columns):
+            name = about.schema.column(i).path
+            if file.schema_arrow.get_field_index(name) < 0:
+                continue  # a field within a column
+            groups = [about.row_group(g).column(i).statistics for g in range(about.num_row_groups)]
+            if not all(g is not None and g.has_null_count for g in groups):
+                continue
+            nulls[name] = sum(g.null_count for g in groups)
+            kind = file.schema_arrow.field(name).type
+            known = [g for g in groups if g.has_min_max]
+            if known and all(g.has_min_max or not g.num_values for g in groups):
+                low = _text(min(g.min for g in known), kind)
+                high = _text(max(g.max for g in known), kind)
+                if low is not None and high is not None:
+                    least[name], greatest[name] = low, high
+        rows = about.num_rows
+    return {"numRecords": rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _text(value: Any, kind: pa.DataType) -> Any:
+    """A value as the log has it; None if it is left out there."""
+    if pa.types.is_integer(kind):
+        return int(value)
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) and len(value) <= _LONGEST else None
+    if pa.types.is_date(kind) and isinstance(value, dt.date):
+        return value.isoformat()
+    return None

@@ -1,0 +1,280 @@
+"""What outputs to lakes have in common: append or upsert, the columns, and changes by key.
+
+An upsert leaves one row for each key: the last one. If the rows have a column `change`, as
+changelogs do, "+" is a row that holds and "-" one that does not any more; the column itself is not
+written. Rows of an epoch that cancel each other are left out, whatever their order: a "+" may come
+before the "-" of the row that it replaces, from another task. Nothing here knows a library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import OutputError
+from headrace.schema import ddl_type
+from headrace.sinks.columns import holds
+from headrace.sinks.contract import EpochWriter, OutputRequest, Reference, Timelines, bad_option
+from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.formats import without_dictionaries
+
+UPSERT = "upsert"
+CHANGE, ADDED, GONE = "change", "+", "-"
+DELETES = "__deletes"  # a column of changed rows: the key is to be deleted
+_ORDER, _SIGN = "__order", "__sign"
+RETRIES = 20  # of a commit that met another
+
+
+class LakeSink(DeliveredSink):
+    """A kind of lake adds `table_schema`, and what every delivered output must have."""
+
+    def __init__(self, o: OutputRequest) -> None:
+        self._upserts = o.options.get("mode") == UPSERT
+        # an upsert replaces what is there, whoever has written it
+        super().__init__(
+            replace(o, options={**o.options, "mode": "append"}) if self._upserts else o
+        )
+        self._key = names_of(o.options.get("key"))
+        self._partition_by = names_of(o.options.get("partition_by"))
+        self._digest = ""  # of what is being published
+
+    @property
+    def _changes(self) -> bool:
+        return self._upserts and CHANGE in self.schema.names
+
+    @property
+    def _columns(self) -> pa.Schema:
+        """What is written of the output's columns."""
+        fields = [f for f in self.schema if not (self._changes and f.name == CHANGE)]
+        return without_dictionaries(pa.schema(fields))
+
+    def table_schema(self) -> pa.Schema | None:
+        """The columns of the table; None if it is not there yet."""
+        raise NotImplementedError
+
+    def check_columns(self) -> None:
+        """Refuse columns that cannot be keys or partitions, or that the table does not have."""
+        for option, names in (("key", self._key), ("partition_by", self._partition_by)):
+            for name in names:
+                if name not in self._columns.names:
+                    raise OutputError(
+                        "HR-OUTPUT-008",
+                        f"output {self._name!r} has no column {name!r}, which {option} names",
+                        f"It has: {', '.join(self._columns.names)}.",
+                    )
+        for name in self._key:
+            _check_key(self._name, self._columns.field(name))
+        if self._changes:
+            self._check_changes()
+        there = self.table_schema()
+        if there is not None:
+            fit(self.what, self._columns, there)
+
+    def _check_changes(self) -> None:
+        if not pa.types.is_string(without_dictionaries(self.schema).field(CHANGE).type):
+            raise OutputError(
+                "HR-LAKE-002",
+                f"the column {CHANGE!r} of output {self._name!r} is no text",
+                'In an upsert it says "+" or "-"; rename it if it is a column of your own.',
+            )
+        nested = [f.name for f in self._columns if pa.types.is_nested(f.type)]
+        if nested:
+            raise OutputError(
+                "HR-LAKE-002",
+                f"column {nested[0]!r} of output {self._name!r} is "
+                f"{ddl_type(self._columns.field(nested[0]).type)}, by which rows that cancel each "
+                "other cannot be found",
+                f"Select the fields of {nested[0]!r} as columns, or make a text of it.",
+            )
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        there = self.table_schema()
+        schema = self._columns if there is None else _ordered(there, self._columns)
+        try:
+            typed = rows.select(schema.names).cast(schema)
+        except (pa.ArrowException, ValueError, KeyError) as cause:
+            raise OutputError(
+                "HR-OUTPUT-006",
+                f"rows of the output do not fit {self.what}: {cause}",
+                "Correct the values (coalesce, where), or write to another place; nothing of this "
+                "batch is committed.",
+            ) from cause
+        for name in self._key:
+            if typed.column(name).null_count:
+                raise OutputError(
+                    "HR-LAKE-003",
+                    f"a row of output {self._name!r} has no {name!r}, which is in the key",
+                    f'Leave such rows out (where "{name} is not null"), or give them a value; '
+                    "nothing of this batch is committed.",
+                )
+        if not self._changes:
+            return typed
+        change = rows.column(CHANGE).cast(pa.string())
+        known = pc.is_in(change, pa.array([ADDED, GONE]))
+        if not pc.all(known, min_count=0).as_py():
+            bad = change.filter(pc.invert(known))[0].as_py()
+            raise OutputError(
+                "HR-LAKE-003",
+                f"a row of output {self._name!r} has {bad!r} in the column {CHANGE!r}",
+                'In an upsert it says "+" or "-"; rename it if it is a column of your own.',
+            )
+        return typed.append_column(CHANGE, change)
+
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
+        self._digest = digest(staged)
+        super().publish(epoch, staged, writer)
+
+    def changed(self, rows: pa.Table) -> pa.Table:
+        """A row for each key that changes, with the column `__deletes`."""
+        return latest_by_key(rows, self._key)
+
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
+        said = super().go_back(timelines, writer)
+        if not self._upserts or "cannot be taken back" not in said:
+            return said
+        return (
+            f"output {self._name!r}: what was delivered cannot be taken back: in {self.what} keys "
+            "have the rows of epochs that were given up, until they are written again"
+        )
+
+    def refused(self, attempts: int, why: str) -> OutputError:
+        return OutputError(
+            "HR-LAKE-005",
+            f"a commit to {self.what} met those of others {attempts} times (output "
+            f"{self._name!r}): {why}",
+            "Nothing is lost: start the job again. Let fewer writers change the same rows, or "
+            "write less often.",
+        )
+
+
+def _ordered(there: pa.Schema, columns: pa.Schema) -> pa.Schema:
+    """The table's columns that the output has, in the table's order and types."""
+    return pa.schema([f for f in there if f.name in columns.names])
+
+
+def digest(staged: Sequence[Reference]) -> str:
+    """What tells the rows of an epoch from others."""
+    parts = [f"{r['rows']}/{r['bytes']}/{r['crc']}" for r in staged]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+def names_of(names: str | Sequence[str] | None) -> list[str]:
+    return [] if names is None else [names] if isinstance(names, str) else list(names)
+
+
+def latest_by_key(rows: pa.Table, key: list[str]) -> pa.Table:
+    """Of each key the row that holds after all of them, or one that `__deletes` it."""
+    if CHANGE not in rows.column_names:
+        last = _last(rows, key)
+        return last.append_column(DELETES, pa.repeat(pa.scalar(False), last.num_rows))
+    names = [n for n in rows.column_names if n != CHANGE]
+    sign = pc.if_else(pc.equal(rows.column(CHANGE), ADDED), 1, -1)
+    signed = rows.drop_columns([CHANGE]).append_column(_SIGN, sign)
+    signed = signed.append_column(_ORDER, _numbers(rows.num_rows))
+    sums = signed.group_by(names).aggregate([(_SIGN, "sum"), (_ORDER, "max")])
+    net = sums.filter(pc.not_equal(sums.column(f"{_SIGN}_sum"), 0))
+    # what holds comes after what does not, and later rows after earlier ones
+    net = net.append_column(DELETES, pc.less(net.column(f"{_SIGN}_sum"), 0))
+    net = net.sort_by([(DELETES, "descending"), (f"{_ORDER}_max", "ascending")])
+    return _last(net.select([*names, DELETES]), key)
+
+
+def _last(rows: pa.Table, key: list[str]) -> pa.Table:
+    """The last row of each key, in the order of rows."""
+    numbered = rows.select(key).append_column(_ORDER, _numbers(rows.num_rows))
+    last = numbered.group_by(key).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max")
+    return rows.take(last.combine_chunks().sort())
+
+
+def _numbers(count: int) -> pa.Array:
+    return pa.array(np.arange(count, dtype=np.int64))
+
+
+def fit(what: str, rows: pa.Schema, there: pa.Schema) -> None:
+    """Raise OutputError unless the table has the output's columns, and can hold their values."""
+    missing = sorted(set(there.names) - set(rows.names))
+    extra = sorted(set(rows.names) - set(there.names))
+    if missing or extra:
+        fact = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} more"
+        raise OutputError(
+            "HR-OUTPUT-006",
+            f"the output {fact}, {what} holds: {', '.join(there.names)}",
+            "Select the table's columns, or write to another table.",
+        )
+    for field in rows:
+        kind = there.field(field.name).type
+        integers = pa.types.is_integer(kind) and pa.types.is_integer(field.type)
+        if not integers and not holds(_bare(kind), _bare(field.type)):
+            raise OutputError(
+                "HR-OUTPUT-006",
+                f"the output's column {field.name!r} is {ddl_type(field.type)}, in {what} it is "
+                f"{kind}, which does not hold every value of that",
+                "Cast the column, or write to another table.",
+            )
+
+
+def _bare(kind: pa.DataType) -> pa.DataType:
+    """The type without what libraries note on the fields in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _bare(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_bare(kind.key_type), _bare(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_bare(kind.value_type))
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind
+
+
+def _check_key(output: str, field: pa.Field) -> None:
+    if pa.types.is_floating(field.type) or pa.types.is_nested(field.type):
+        raise OutputError(
+            "HR-LAKE-002",
+            f"column {field.name!r} of output {output!r} is {ddl_type(field.type)}, which cannot "
+            "be a key",
+            "Use texts, whole numbers, dates or times as the key.",
+        )
+
+
+def check_options(o: OutputRequest) -> None:
+    """Refuse a mode, a key or partitions that are none; looks at the texts only."""
+    mode = o.options.get("mode")
+    if mode not in (None, "append", UPSERT):
+        raise bad_option(o, "mode", mode, 'Pass mode="append" or "upsert", or leave it out.')
+    for option in ("key", "partition_by"):
+        names = o.options.get(option)
+        listed = [names] if isinstance(names, str) else names
+        if names is not None and not (
+            isinstance(listed, list | tuple)
+            and listed
+            and all(isinstance(n, str) and n for n in listed)
+            and len(set(listed)) == len(listed)
+        ):
+            raise bad_option(o, option, names, f'Name columns: {option}=["a", "b"].')
+    if (mode == UPSERT) != (o.options.get("key") is not None):
+        fact = 'has mode="upsert" but no key' if mode == UPSERT else "has a key, but no upsert"
+        raise OutputError(
+            "HR-OUTPUT-008", f"{o.uri!r} {fact}", 'Write mode="upsert", key="id"; or neither.'
+        )
+
+
+def texts(o: OutputRequest, option: str) -> Mapping[str, str]:
+    """An option that is a dict of texts."""
+    values = o.options.get(option) or {}
+    if not isinstance(values, Mapping) or not all(
+        isinstance(v, str) for pair in values.items() for v in pair
+    ):
+        # values may be secrets
+        raise OutputError(
+            "HR-OUTPUT-008",
+            f"{o.uri!r} has {option}= that is no dict of texts",
+            f'Pass {option}={{"name": "value"}}.',
+        )
+    return dict(values)
