@@ -87,6 +87,7 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.sockets": {"PIECE": 1},
     "sources.sql": {"LEAST": 1, "LOOKED_BACK": 2, "MOST_AT_ONCE": 500},  # each is a query
     "sources.stored_rows": {"SEGMENT": 4096},
+    "sources.sse": {"PIECE": 1},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
     "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
@@ -515,8 +516,15 @@ OTHERS: dict[str, dict[str, str]] = {
         "_Post.status": "a code of HTTP",
         "_Server.request_queue_size": "connections that wait",
     },
+    "sources.sse": {
+        "MOST_EVENT": "a limit that is refused",
+    },
     "sources.http_keys": {
         "SEGMENT": "bytes of a file of the log, which has cuts of its own",
+    },
+    "sinks.webhook": {
+        "MAX_ROWS": "what a receiver is sent at once; tests/sinks/test_webhook.py",
+        "_TEXT": "characters printed",
     },
     "testing.column_values": {
         "_YEARS": "what is drawn",

@@ -39,6 +39,8 @@ EXEMPT = {
 ELSEWHERE = {
     "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
     "http": "stores what it receives as a socket does; tests/sources/test_http.py",
+    "sse": "stores what it receives as a socket does; tests/sources/test_sse.py",
+    "webhook": "needs a server; tests/sinks/test_webhook.py",
     "kafka": "needs a broker; tests/kafka",
     "delta": "delivered as to topics; tests/sinks/test_delta.py, tests/sources/test_delta.py",
     "iceberg": "as delta; tests/sinks/test_iceberg.py, tests/sources/test_iceberg.py",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks import lake_cases, sql_cases
+from tests.sinks import lake_cases, sql_cases, webhook_cases
 
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
@@ -103,7 +103,7 @@ EXACT: dict[str, Callable[[Path], Output]] = {
     **sql_cases.cases(Output),
 }
 EXACT |= lake_cases.exact(Output, SCHEMA)
-EVERY = {**EXACT, "console": console}
+EVERY = {**EXACT, "console": console, "webhook": webhook_cases.case}
 
 
 def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> OutputError:

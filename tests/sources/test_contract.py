@@ -18,6 +18,7 @@ from tests.sources import lake_cases, sql_cases
 from tests.sources.http_cases import http_input
 from tests.sources.kafka_cases import kafka_plain, kafka_transactions
 from tests.sources.reading import snapshot
+from tests.sources.sse_cases import sse_input
 
 from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
@@ -205,6 +206,7 @@ CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "spout": spout,
     "loop": loop,
     "http": partial(http_input, ROWS),
+    "sse": partial(sse_input, ROWS),
     "kafka": elsewhere(kafka_plain),
     "kafka transactions": elsewhere(kafka_transactions),
     **sql_cases.cases(Case, ROWS, SCHEMA),
@@ -214,8 +216,8 @@ CASES |= lake_cases.cases(Case, SCHEMA, ROWS)
 
 @pytest.fixture(params=sorted(CASES))
 def case(request, tmp_path, cuts) -> Iterator[InputCase]:
-    if cuts and request.param == "socket":
-        pytest.skip("a few bytes at a time take minutes; test_sockets.py has them")
+    if cuts and request.param in ("socket", "sse"):
+        pytest.skip("a few bytes at a time take minutes; test_sockets.py, test_sse.py have them")
     yield from CASES[request.param](tmp_path)
 
 
@@ -255,6 +257,7 @@ def test_every_kind_of_input_passes_this_suite() -> None:
         "files": {"json", "csv", "parquet"},
         "iceberg": {"iceberg", "iceberg by commits"},
         "http": {"http"},
+        "sse": {"sse"},
         "kafka": {"kafka", "kafka transactions"},
         "log": {"typed topic"},
         "socket": {"socket"},

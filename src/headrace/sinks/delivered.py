@@ -130,7 +130,12 @@ class DeliveredSink(Sink):
 
     def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
         held = self.held()
-        beyond = timelines.beyond(held.all) if held is not None else {}
+        if held is None:
+            return (
+                f"output {self._name!r}: what was delivered to {self.what} stays there, so rows "
+                "of epochs that were given up may be there twice"
+            )
+        beyond = timelines.beyond(held.all)
         if not beyond:
             return f"output {self._name!r}: {self.what} holds nothing that was given up"
         first = min(timelines.upto(timeline) for timeline in beyond) + 1

@@ -37,11 +37,12 @@ from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
 from headrace.sinks.own import SCHEME as OWN_SCHEME
 from headrace.sinks.ownership import find
 from headrace.sinks.sql import SQL
+from headrace.sinks.webhook import WEBHOOK
 from headrace.state.epochs import EpochLog
 
 KINDS = {
     "files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL, "kafka": KAFKA,
-    "delta": DELTA, "iceberg": ICEBERG,
+    "delta": DELTA, "iceberg": ICEBERG, "webhook": WEBHOOK,
 }  # fmt: skip
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 

@@ -18,7 +18,8 @@ from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 
 ENDLESS_ROWS = 10_000  # of a generator without a total
-_RECEIVED = {"socket": "a socket", "http": "an endpoint"}  # by kind: what cannot be read twice
+# by kind: what cannot be read twice
+_RECEIVED = {"socket": "a socket", "http": "an endpoint", "sse": "a stream of events"}
 
 
 class Unforgetting:

@@ -31,6 +31,7 @@ from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
 from headrace.sources.sql import open_sql
+from headrace.sources.sse import open_sse
 
 KINDS = {
     "delta": open_delta,
@@ -41,6 +42,7 @@ KINDS = {
     "log": open_log,
     "socket": open_socket,
     "sql": open_sql,
+    "sse": open_sse,
 }
 
 

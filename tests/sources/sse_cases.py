@@ -1,0 +1,96 @@
+"""A server of events, for the suite of inputs and the tests of "sse:"."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from headrace.schema import schema_of
+from headrace.sources import Source, open_source
+from headrace.testing import InputCase
+
+SCHEMA = schema_of("n bigint, name string")
+PATIENCE = 20.0
+
+
+class EventServer(ThreadingHTTPServer):
+    """Sends what follows the id it is asked for, at most `each` events on a connection."""
+
+    daemon_threads = True
+
+    def __init__(self, events: list[str], each: int = 10**9, stays: bool = False) -> None:
+        self.events, self.each, self.stays = list(events), each, stays
+        self.asked: list[dict[str, str]] = []
+        self.status = 200
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/feed"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: EventServer
+
+    def do_GET(self) -> None:
+        self.server.asked.append(dict(self.headers))
+        self.send_response(self.server.status)
+        self.end_headers()
+        if self.server.status != 200:
+            return
+        after = int(self.headers.get("Last-Event-ID") or 0)
+        sent = 0
+        while sent < self.server.each:
+            if after < len(self.server.events):
+                data = self.server.events[after].replace("\n", "\ndata: ")
+                after, sent = after + 1, sent + 1
+                self.wfile.write(f": a comment\nid: {after}\ndata: {data}\n\n".encode())
+            elif self.server.stays:
+                time.sleep(0.01)
+            else:
+                return
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving(events: list[str], **how: Any) -> Iterator[EventServer]:
+    server = EventServer(events, **how)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stays, server.each = False, 0
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def wait_for(source: Source, lines: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while source.latest("lines") < lines:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def sse_input(rows: Sequence[dict[str, Any]], tmp: Path) -> Iterator[InputCase]:
+    opened: list[Source] = []
+    with serving([json.dumps(row) for row in rows]) as server:
+
+        def open_one() -> Source:
+            for source in opened:
+                source.close()
+            uri = f"sse:{server.url}"
+            opened.append(open_source(uri, SCHEMA, folder=str(tmp / "job"), until="end"))
+            opened[-1].latest("lines")
+            opened[-1]._receiver._thread.join()  # type: ignore[attr-defined]
+            return opened[-1]
+
+        yield InputCase(open_one, rows)
+        for source in opened:
+            source.close()
