@@ -297,6 +297,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "PORT": "the port that Kafka has by default",
         "SHOWN": "names printed",
     },
+    "log.kafka_clients": {
+        "_LIMIT": "a setting of the library",
+    },
     "log.kafka_delivery": {
         "_RECENT": "epochs recorded, as the test of the records says",
         "_FENCED_TIMES": "attempts before it is an error",

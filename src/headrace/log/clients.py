@@ -22,7 +22,7 @@ from headrace.errors import LogError
 from headrace.files import remote_scheme
 from headrace.log.contract import Records
 
-SCHEMES: dict[str, str] = {}  # scheme: module, e.g. "kafka://": "headrace.log.kafka_clients"
+SCHEMES = {"kafka://": "headrace.log.kafka_clients"}  # scheme: module
 EMBEDDED = "headrace.log.embedded_clients"
 
 Headers: TypeAlias = Sequence[tuple[str, bytes]]

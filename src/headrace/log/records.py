@@ -73,7 +73,7 @@ def few(topic: Topic, records: Any) -> Rows | None:
     if type(records) is not list or not 0 < len(records) <= _FEW:
         return None
     if topic.schema is None:
-        return [r if type(r) is bytes else _encoded(topic, r) for r in records]
+        return [r if type(r) is bytes else encoded(topic, r) for r in records]
     return records if all(type(r) is dict for r in records) else None
 
 
@@ -242,14 +242,14 @@ def _bytes_table(topic: Topic, records: Any, keys: Sequence[Any] | None) -> pa.T
         columns.setdefault("key", pa.chunked_array([nulls]))
         table = _fitted(topic, BYTES, columns)
     else:
-        table = table_of(topic, [_encoded(topic, r) for r in records])
+        table = table_of(topic, [encoded(topic, r) for r in records])
     if keys is None:
         return table
     if len(keys) != len(table):
         raise _misfit(
             topic, f"gets {len(table)} records with {len(keys)} keys", "Give one key for each."
         )
-    return table.set_column(0, "key", _binary_array(topic, [_encoded(topic, k) for k in keys]))
+    return table.set_column(0, "key", _binary_array(topic, [encoded(topic, k) for k in keys]))
 
 
 def _binary(topic: Topic, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -294,7 +294,7 @@ def _few_binaries(values: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
-def _encoded(topic: Topic, record: Any) -> bytes | None:
+def encoded(topic: Topic, record: Any) -> bytes | None:
     if record is None or isinstance(record, bytes):
         return record
     if isinstance(record, bytearray | memoryview):

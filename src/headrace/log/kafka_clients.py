@@ -1,0 +1,344 @@
+"""`hr.Producer` and `hr.Consumer` over Kafka: `hr.Producer("kafka://broker:9092")`.
+
+Topics hold bytes: values and keys are bytes, text, or dictionaries as JSON, as in a byte topic of
+the embedded log. A producer is idempotent; a transaction is one of Kafka's. A consumer reads
+committed records only; its group is one of Kafka's, and partitions are shared by its coordinator.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import LogError
+from headrace.log import kafka_topics, records
+from headrace.log.clients import (
+    Headers,
+    PolledBatch,
+    Revoking,
+    TopicPartition,
+    TopicSubscription,
+    unknown_option,
+)
+from headrace.log.contract import BYTES, Records
+from headrace.log.kafka import PATIENCE, SHORTHANDS, Cluster, library, parse, properties
+from headrace.log.kafka_produce import flush, produce, throughput
+from headrace.log.kafka_topics import UNHEARD
+
+_LIMIT = 1 << 20  # bytes of a record, if the topic does not say otherwise
+_SLICE = 0.1  # seconds of one wait for records
+_GATHER = 0.01  # seconds in which records are gathered into one batch
+_TAKEN_OVER = (
+    "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST",
+    "FENCED_INSTANCE_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH",
+)  # fmt: skip
+
+
+def open_producer(place: str, **options: Any) -> KafkaProducer:
+    return KafkaProducer(_cluster(place, options, ("transactional_id",)), options)
+
+
+def open_consumer(place: str, subscription: TopicSubscription, **options: Any) -> KafkaConsumer:
+    return KafkaConsumer(_cluster(place, options, ()), subscription)
+
+
+def _cluster(place: str, options: Mapping[str, Any], known: Sequence[str]) -> Cluster:
+    own = {name: v for name, v in options.items() if not name.startswith(SHORTHANDS)}
+    unknown_option(repr(place), own, ("options", *known))
+    brokers, _ = parse(f"{place.rstrip('/')}/topic")
+    return Cluster(brokers, properties(options, repr(place)))
+
+
+@contextmanager
+def _in_words(cluster: Cluster) -> Iterator[None]:
+    """What Kafka says, as a LogError."""
+    kafka = library()
+    try:
+        yield
+    except kafka.KafkaException as cause:
+        error = cause.args[0]
+        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+            raise LogError(
+                "HR-LOG-002",
+                f"Kafka at {cluster.brokers} has no such topic or partition: {error.str()}",
+                "Create it first, with the tools of Kafka.",
+            ) from cause
+        if error.name() in _TAKEN_OVER:
+            raise LogError(
+                "HR-LOG-021",
+                f"another member of the group has taken over: {error.str()}",
+                "Nothing was committed; what was not committed is read again.",
+            ) from cause
+        raise LogError(
+            "HR-KAFKA-050",
+            f"Kafka at {cluster.brokers}: {kafka_topics.complaint(cluster) or error.str()}",
+            "Is it running, and may this user do that? For a broker on this machine: make kafka.",
+        ) from cause
+
+
+class KafkaProducer:
+    """Sends records to the topics of a cluster."""
+
+    def __init__(self, cluster: Cluster, options: Mapping[str, Any]) -> None:
+        self._cluster, self._failed = cluster, list[Any]()
+        self._id = str(options.get("transactional_id") or f"headrace-producer-{uuid.uuid4().hex}")
+        self._plain = self._made({"enable.idempotence": True})
+        self._transactional: Any = None
+        self._current = self._plain
+
+    def _made(self, more: Mapping[str, Any]) -> Any:
+        ours = {**UNHEARD, **throughput([_LIMIT]), **more}
+        return library().Producer(self._cluster.config(**ours))
+
+    def send(
+        self, topic: str, value: Any, key: Any, headers: Headers | None, partition: int | None
+    ) -> None:
+        message = {
+            "value": _encoded(topic, value),
+            "key": _encoded(topic, key),
+            "partition": -1 if partition is None else partition,
+            **({"headers": list(headers)} if headers else {}),
+        }
+        with _in_words(self._cluster):
+            self._current.produce(topic, on_delivery=self._report, **message)
+            self._current.poll(0)
+
+    def send_all(
+        self, topic: str, records_: Records, key: str | Sequence[Any] | None, partition: int | None
+    ) -> None:
+        given = records.normalized(topic, records_)
+        if isinstance(key, str) and key != "key":
+            raise LogError(
+                "HR-LOG-006",
+                f"topic '{topic}' of Kafka cannot have the column {key!r} as its keys",
+                'Call the column "key", or give a list with one key for each record.',
+            )
+        keys = None if key is None or isinstance(key, str) else list(key)
+        table = records.table_for(_topic(topic), given, keys).select(["value", "key"])
+        if partition is not None:
+            where = pa.repeat(pa.scalar(partition, pa.int32()), table.num_rows)
+            table = table.append_column("partition", where)
+        with _in_words(self._cluster):
+            produce(self._current, topic, table, self._failed)
+
+    def flush(self) -> None:
+        failed, self._failed[:] = list(self._failed), []
+        with _in_words(self._cluster):
+            flush(self._current, failed)
+            flush(self._current, self._failed)
+
+    def begin(self) -> None:
+        self.flush()
+        with _in_words(self._cluster):
+            if self._transactional is None:
+                self._transactional = self._made({"transactional.id": self._id})
+                self._transactional.init_transactions(PATIENCE)
+            self._transactional.begin_transaction()
+        self._current = self._transactional
+
+    def commit(self) -> None:
+        try:
+            with _in_words(self._cluster):
+                flush(self._current, self._failed)
+                self._current.commit_transaction(PATIENCE)
+        except BaseException:
+            self._drop()
+            raise
+        self._current = self._plain
+
+    def abort(self) -> None:
+        try:
+            with _in_words(self._cluster):
+                self._current.purge()
+                self._current.abort_transaction(PATIENCE)
+                self._current.flush(PATIENCE)  # so that what was purged is reported here
+        except LogError:
+            self._drop()
+        self._failed.clear()
+        self._current = self._plain
+
+    def _drop(self) -> None:
+        """The next transaction gets a producer of its own, which aborts what this one has begun."""
+        self._transactional, self._current = None, self._plain
+
+    def close(self) -> None:
+        self._plain.purge()
+        self._plain.flush(0)
+        self._transactional = None
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+def _topic(name: str) -> Any:
+    """A topic of bytes, for what makes tables of records."""
+    return SimpleNamespace(name=name, schema=None, key=None)
+
+
+def _encoded(topic: str, value: Any) -> bytes | None:
+    return None if value is None else records.encoded(_topic(topic), value)
+
+
+class KafkaConsumer:
+    """Reads partitions of a cluster, those that its group assigns to it, or all."""
+
+    def __init__(self, cluster: Cluster, subscription: TopicSubscription) -> None:
+        self._cluster, self._wanted = cluster, subscription
+        self._at: dict[TopicPartition, int] = {}  # the next offset that is returned
+        self._waiting: dict[TopicPartition, deque[Any]] = {}
+        self._revoking: Revoking = lambda places, lost: None
+        own = {
+            "group.id": subscription.group or f"headrace-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": subscription.start,
+            "session.timeout.ms": subscription.session_ms,
+            "heartbeat.interval.ms": max(1, subscription.session_ms // 3),
+            "max.poll.interval.ms": max(subscription.max_poll_ms, subscription.session_ms),
+            "fetch.wait.max.ms": 50,
+        }
+        self._consumer = library().Consumer(cluster.config(**UNHEARD, **own))
+        with _in_words(cluster):
+            self._start()
+
+    def _start(self) -> None:
+        kafka, known = library(), self._places()
+        if self._wanted.group is not None:
+            self._consumer.subscribe(
+                list(self._wanted.topics),
+                on_assign=self._assigned,
+                on_revoke=lambda _, places: self._taken(places, False),
+                on_lost=lambda _, places: self._taken(places, True),
+            )
+            return
+        edge = 0 if self._wanted.start == "earliest" else 1
+        self._at = {place: self.bounds(place)[edge] for place in known}
+        self._consumer.assign([kafka.TopicPartition(*p, at) for p, at in self._at.items()])
+
+    def _places(self) -> list[TopicPartition]:
+        """All partitions of the topics; LogError if one does not exist."""
+        kafka, found = library(), list[TopicPartition]()
+        for topic in self._wanted.topics:
+            about = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
+            if about.error is not None:
+                raise kafka.KafkaException(about.error)
+            found += [TopicPartition(topic, p) for p in sorted(about.partitions)]
+        return found
+
+    def _assigned(self, consumer: Any, places: Sequence[Any]) -> None:
+        kafka, edge = library(), 0 if self._wanted.start == "earliest" else 1
+        for one in consumer.committed(list(places), timeout=PATIENCE):
+            place = TopicPartition(one.topic, one.partition)
+            self._at[place] = one.offset if one.offset >= 0 else self.bounds(place)[edge]
+        own = {(p.topic, p.partition) for p in places}
+        consumer.assign([kafka.TopicPartition(*p, at) for p, at in self._at.items() if p in own])
+
+    def _taken(self, places: Sequence[Any], lost: bool) -> None:
+        own = [TopicPartition(p.topic, p.partition) for p in places]
+        try:
+            self._revoking(own, lost)
+        finally:
+            for place in own:
+                self._at.pop(place, None)
+                self._waiting.pop(place, None)
+
+    def poll(self, timeout: float, max_rows: int, revoking: Revoking) -> PolledBatch | None:
+        self._revoking, end = revoking, time.monotonic() + timeout
+        with _in_words(self._cluster):
+            while not self._waiting:
+                left = end - time.monotonic()
+                self._fetch(max(0.0, min(left, _SLICE)), max_rows)
+                if left <= 0:
+                    break
+        for place in list(self._waiting):
+            return self._batch(place, max_rows)
+        return None
+
+    def _fetch(self, timeout: float, max_rows: int) -> None:
+        """Wait for a record, and take those that come with it."""
+        first = self._consumer.poll(timeout)
+        found = [] if first is None else [first, *self._consumer.consume(max_rows, _GATHER)]
+        for message in found:
+            error = message.error()
+            if error is not None:
+                if not kafka_topics.is_gone(error):
+                    raise library().KafkaException(error)
+                continue
+            place = TopicPartition(message.topic(), message.partition())
+            if place in self._at and message.offset() >= self._at[place]:
+                self._waiting.setdefault(place, deque()).append(message)
+
+    def _batch(self, place: TopicPartition, max_rows: int) -> PolledBatch:
+        waiting = self._waiting[place]
+        taken = [waiting.popleft() for _ in range(min(max_rows, len(waiting)))]
+        if waiting:
+            self._waiting[place] = self._waiting.pop(place)  # the others come first then
+        else:
+            del self._waiting[place]
+        end = self._at[place] = taken[-1].offset() + 1
+        columns = [[m.key() for m in taken], [m.value() for m in taken]]
+        table = pa.Table.from_arrays([pa.array(c, pa.binary()) for c in columns], schema=BYTES)
+        return PolledBatch(
+            *place,
+            table,
+            np.array([m.offset() for m in taken], np.int64),
+            np.array([m.timestamp()[1] for m in taken], np.int64),
+            end,
+            "key",
+            headers=[m.headers() or () for m in taken],
+        )
+
+    def assignment(self) -> list[TopicPartition]:
+        return sorted(self._at)
+
+    def position(self, place: TopicPartition) -> int:
+        return self._at[place]
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self._waiting.pop(place, None)
+        self._at[place] = offset
+        with _in_words(self._cluster):
+            self._consumer.seek(library().TopicPartition(*place, offset))
+
+    def bounds(self, place: TopicPartition) -> tuple[int, int]:
+        with _in_words(self._cluster):
+            low, high = self._consumer.get_watermark_offsets(
+                library().TopicPartition(*place), timeout=PATIENCE
+            )
+        return int(low), int(high)
+
+    def offset_for_time(self, place: TopicPartition, ms: int) -> int:
+        asked = library().TopicPartition(*place, ms)
+        with _in_words(self._cluster):
+            found = self._consumer.offsets_for_times([asked], timeout=PATIENCE)[0].offset
+        return int(found) if found >= 0 else self.bounds(place)[1]
+
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        kafka = library()
+        offsets = [kafka.TopicPartition(*place, at) for place, at in positions.items()]
+        with _in_words(self._cluster):
+            for one in self._consumer.commit(offsets=offsets, asynchronous=False):
+                if one.error is not None:
+                    raise kafka.KafkaException(one.error)
+
+    def committed(self) -> dict[TopicPartition, int]:
+        kafka = library()
+        if self._wanted.group is None:
+            return {}
+        with _in_words(self._cluster):
+            places = [kafka.TopicPartition(*place) for place in self._places()]
+            found = self._consumer.committed(places, timeout=PATIENCE)
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+    def close(self) -> None:
+        self._revoking = lambda places, lost: None
+        self._consumer.close()

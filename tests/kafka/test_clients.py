@@ -1,0 +1,140 @@
+"""hr.Producer and hr.Consumer over Kafka: what they promise over every log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.errors import LogError
+from headrace.log import TopicPartition
+from tests.kafka.running import new_topic
+from tests.kafka.written import fresh, messages
+
+
+@pytest.fixture
+def place(kafka: Any) -> str:
+    return f"kafka://{kafka.address}"
+
+
+def refusal(call, *args, **kwargs) -> LogError:
+    with pytest.raises(LogError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.hint
+    return caught.value
+
+
+def fill(place: str, partitions: int = 3, each: int = 10) -> str:
+    topic = new_topic(partitions)
+    with hr.Producer(place) as producer:
+        for p in range(partitions):
+            producer.send_all(topic, [b"%d" % i for i in range(each)], partition=p)
+    return topic
+
+
+def test_what_was_sent_is_there_after_the_block_in_order_by_key(place):
+    topic = new_topic(3)
+    with hr.Producer(place) as producer:
+        for i in range(100):
+            producer.send(topic, {"n": i}, key=f"k{i % 5}", headers=[("h", b"%d" % i)])
+    found = list(hr.Consumer(topic, log=place).records("1s"))
+    assert len(found) == 100
+    assert all(r.headers == [("h", r.value[6:-1].strip())] for r in found)
+    for key in {r.key for r in found}:
+        ours = [r for r in found if r.key == key]
+        assert len({r.partition for r in ours}) == 1
+        assert ours == sorted(ours, key=lambda r: int(r.value[6:-1]))
+
+
+def test_many_records_are_sent_as_a_table(place):
+    topic = new_topic(1)
+    with hr.Producer(place) as producer:
+        producer.send_all(topic, pa.table({"value": [b"a", b"b"], "key": [b"x", None]}))
+        producer.send_all(topic, ["c", {"d": 1}], key=["y", "z"])
+    assert [(m.key(), m.value()) for m in messages(topic)] == [
+        (b"x", b"a"), (None, b"b"), (b"y", b"c"), (b"z", b'{"d": 1}'),
+    ]  # fmt: skip
+
+
+def test_what_a_transaction_sends_appears_together_or_not_at_all(place):
+    one, two = new_topic(1), new_topic(1)
+    producer = hr.Producer(place)
+    with producer.transaction():
+        producer.send(one, b"a")
+        producer.send_all(two, [b"b", b"c"])
+        assert messages(one) == []
+    assert [len(messages(t)) for t in (one, two)] == [1, 2]
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        producer.send(one, b"never")
+        1 / 0  # noqa: B018
+    with producer.transaction():
+        producer.send(one, b"d")
+    producer.send(two, b"e")
+    producer.close()
+    assert [m.value() for m in messages(one)] == [b"a", b"d"]
+    assert [m.value() for m in messages(two)] == [b"b", b"c", b"e"]
+
+
+def test_a_group_goes_on_after_what_it_has_committed(place):
+    topic, group = fill(place), fresh()
+    with hr.Consumer(topic, group=group, log=place, auto_commit=None) as consumer:
+        first = consumer.poll("20s", max_rows=4)
+        assert first is not None and len(first) <= 4
+        consumer.commit()
+        assert consumer.committed() == {first.place: first.end}
+    with hr.Consumer(topic, group=group, log=place) as consumer:
+        rest = [r for r in consumer.records("5s")]
+        assert sum(consumer.lag().values()) == 0
+    assert len(rest) == 30 - len(first)
+    assert {(r.partition, r.offset) for r in rest}.isdisjoint(
+        {(first.partition, o) for o in first.offsets.tolist()}
+    )
+    with hr.Consumer(topic, group=group, log=place) as consumer:
+        assert consumer.poll("1s") is None
+        assert consumer.committed() == {TopicPartition(topic, p): 10 for p in range(3)}
+
+
+def test_two_members_share_the_partitions_and_one_takes_over(place):
+    topic, group = fill(place, partitions=4), fresh()
+    one = hr.Consumer(topic, group=group, log=place)
+    two = hr.Consumer(topic, group=group, log=place)
+    end, found = time.monotonic() + 40, set[tuple[int, int]]()
+    while not (one.assignment() and two.assignment()):
+        for consumer in (one, two):
+            batch = consumer.poll("200ms")
+            found |= {(batch.partition, o) for o in batch.offsets.tolist()} if batch else set()
+        assert time.monotonic() < end
+    shared = [set(one.assignment()), set(two.assignment())]
+    assert shared[0] | shared[1] == {TopicPartition(topic, p) for p in range(4)}
+    assert not shared[0] & shared[1]
+    one.close()
+    while len(two.assignment()) < 4 or len(found) < 40:
+        batch = two.poll("200ms")
+        found |= {(batch.partition, o) for o in batch.offsets.tolist()} if batch else set()
+        assert time.monotonic() < end
+    two.close()
+
+
+def test_a_consumer_seeks_by_offset_and_by_time_and_says_how_far_it_is(place):
+    topic = fill(place, partitions=1)
+    consumer = hr.Consumer(topic, log=place)
+    assert consumer.lag() == {TopicPartition(topic, 0): 10}
+    records = list(consumer.records("1s"))
+    assert [r.offset for r in records] == list(range(10))
+    consumer.seek(topic, 0, 7)
+    assert [r.offset for r in consumer.records("1s")] == [7, 8, 9]
+    assert consumer.seek_to_time(records[0].time) == {TopicPartition(topic, 0): 0}
+    assert consumer.seek_to_time(records[-1].time + 10**9) == {TopicPartition(topic, 0): 10}
+    assert refusal(consumer.seek, topic, 0, 11).code == "HR-LOG-007"
+    assert refusal(consumer.commit).code == "HR-LOG-022"
+    latest = hr.Consumer(topic, log=place, start="latest")
+    assert latest.positions() == {TopicPartition(topic, 0): 10}
+
+
+def test_what_is_not_there_is_named(place):
+    assert refusal(hr.Consumer, fresh(), log=place).code == "HR-LOG-002"
+    assert refusal(hr.Producer, place, keys=1).code == "HR-LOG-019"
+    assert refusal(hr.Producer, "kafka://u@h:1").code == "HR-KAFKA-003"
