@@ -1,0 +1,38 @@
+"""Where producers and consumers are tested: every log that has clients, each by one line.
+
+A place is what `hr.Producer(place)` and `hr.Consumer(..., log=place)` take; `create` makes a topic
+of bytes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.log import EmbeddedLog
+
+
+@dataclass(frozen=True)
+class ClientPlace:
+    """A log for one test; `wait` is how long nothing may come before all is taken to be there."""
+
+    place: Any
+    create: Callable[[str, int], object]
+    wait: str = "100ms"
+
+
+def _embedded(folder: Path) -> ClientPlace:
+    log = EmbeddedLog(folder / "log")
+    return ClientPlace(log, log.create)
+
+
+def _by_folder(folder: Path) -> ClientPlace:
+    return ClientPlace(str(folder / "log"), EmbeddedLog(folder / "log").create)
+
+
+PLACES: dict[str, Callable[[Path], ClientPlace]] = {
+    "embedded": _embedded,
+    "folder": _by_folder,
+}  # Kafka joins here
