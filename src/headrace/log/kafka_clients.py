@@ -30,6 +30,7 @@ from headrace.log.clients import (
 )
 from headrace.log.contract import BYTES, Records
 from headrace.log.kafka import PATIENCE, SHORTHANDS, Cluster, library, parse, properties
+from headrace.log.kafka_delivery import unwrapped
 from headrace.log.kafka_produce import flush, produce, throughput
 from headrace.log.kafka_topics import UNHEARD
 
@@ -62,7 +63,8 @@ def _in_words(cluster: Cluster) -> Iterator[None]:
     """What Kafka says, as a LogError."""
     kafka = library()
     try:
-        yield
+        with unwrapped():
+            yield
     except kafka.KafkaException as cause:
         error = cause.args[0]
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
@@ -107,8 +109,14 @@ class KafkaProducer:
             "partition": -1 if partition is None else partition,
             **({"headers": list(headers)} if headers else {}),
         }
+        failed = self._failed
+
+        def report(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
         with _in_words(self._cluster):
-            self._current.produce(topic, on_delivery=self._report, **message)
+            self._current.produce(topic, on_delivery=report, **message)
             self._current.poll(0)
 
     def send_all(
@@ -130,10 +138,11 @@ class KafkaProducer:
             produce(self._current, topic, table, self._failed)
 
     def flush(self) -> None:
-        failed, self._failed[:] = list(self._failed), []
-        with _in_words(self._cluster):
-            flush(self._current, failed)
-            flush(self._current, self._failed)
+        try:
+            with _in_words(self._cluster):
+                flush(self._current, self._failed)
+        finally:
+            self._failed = []  # what is wrong is raised once
 
     def begin(self) -> None:
         self.flush()
@@ -151,18 +160,17 @@ class KafkaProducer:
                 self._current.commit_transaction(PATIENCE)
         except BaseException:
             self._drop()
+            self._failed = []
             raise
         self._current = self._plain
 
     def abort(self) -> None:
         try:
             with _in_words(self._cluster):
-                self._current.purge()
                 self._current.abort_transaction(PATIENCE)
-                self._current.flush(PATIENCE)  # so that what was purged is reported here
         except LogError:
             self._drop()
-        self._failed.clear()
+        self._failed = []  # reports of what was aborted still come, to the list before
         self._current = self._plain
 
     def _drop(self) -> None:
@@ -173,10 +181,6 @@ class KafkaProducer:
         self._plain.purge()
         self._plain.flush(0)
         self._transactional = None
-
-    def _report(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed.append(error)
 
 
 def _topic(name: str) -> Any:

@@ -133,7 +133,7 @@ class JobTransactions:
             check()
             begun = time.monotonic()
             try:
-                with _unwrapped():
+                with unwrapped():
                     self._deliver(epoch, deliveries)
                 patience.over()
                 return
@@ -243,7 +243,7 @@ class PlainProducer:
         while True:
             check()
             try:
-                with _unwrapped():
+                with unwrapped():
                     self._deliver(delivery)
                 patience.over()
                 return
@@ -263,7 +263,7 @@ class PlainProducer:
 
 
 @contextmanager
-def _unwrapped() -> Iterator[None]:
+def unwrapped() -> Iterator[None]:
     """The library raises a fatal error in the middle of its callbacks, which then fail."""
     try:
         yield
