@@ -86,6 +86,7 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.receiving": {"LEAST": 1},
     "sources.sockets": {"PIECE": 1},
     "sources.sql": {"LEAST": 1, "LOOKED_BACK": 2, "MOST_AT_ONCE": 500},  # each is a query
+    "sources.sql_changes": {"MOST_CHANGES": 1},
     "sources.stored_rows": {"SEGMENT": 4096},
     "sources.sse": {"PIECE": 1},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},

@@ -36,7 +36,14 @@ Enough = Callable[[Progress], bool]
 def look(part: Part, rows: int) -> tuple[pa.Table, str]:
     """Up to `rows` rows of the part's output, and a line that says what they are."""
     build(part)  # refuses what is wrong with the program first
-    seen = part.reading([replace(r, uri=to_look_at(r.uri, r.name, r.site)) for r in part.reads])
+    seen = part.reading(
+        [
+            replace(
+                r, uri=to_look_at(r.uri, r.name, r.site, changes=bool(r.options.get("changes")))
+            )
+            for r in part.reads
+        ]
+    )
     program = build(seen)
     until = "now" if _endless(program.sources()) else "end"
 

@@ -37,9 +37,18 @@ class Unforgetting:
         return None
 
 
-def to_look_at(uri: str | Any, name: str, site: Site | None = None) -> Any:
+def to_look_at(
+    uri: str | Any, name: str, site: Site | None = None, *, changes: bool = False
+) -> Any:
     """What is read in the place of `uri`, the input `name`."""
     if isinstance(uri, str):
+        if changes:
+            raise InputError(
+                "HR-INPUT-018",
+                f"input {name!r} are changes: a look would make a replication slot in the database",
+                "Run the job; or look at the table itself: leave changes=True out.",
+                site=site,
+            )
         if what := _RECEIVED.get(uri.partition(":")[0]):
             raise InputError(
                 "HR-INPUT-018",

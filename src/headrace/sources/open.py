@@ -30,7 +30,7 @@ from headrace.sources.memory import MemorySource
 from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
-from headrace.sources.sql import open_sql
+from headrace.sources.sql_open import open_sql
 from headrace.sources.sse import open_sse
 
 KINDS = {

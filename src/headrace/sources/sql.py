@@ -27,14 +27,12 @@ from headrace.connect.sql import (
     TableName,
     UnmappedError,
     connected,
-    database_of,
     listed,
     patiently,
     quoted,
 )
 from headrace.errors import HeadraceError, InputError
 from headrace.schema import ddl_type
-from headrace.secrets import PASSWORD
 from headrace.sources.columns import conform, fit
 from headrace.sources.contract import (
     BEGINNING,
@@ -44,7 +42,6 @@ from headrace.sources.contract import (
     Source,
     even_cuts,
     refuse_shorter,
-    refuse_unknown,
 )
 from headrace.sources.stored_rows import StoredRows
 from headrace.state.faults import point
@@ -462,37 +459,3 @@ def _literal(value: Any) -> str:
     if isinstance(value, dt.date):
         return f"DATE '{value.isoformat()}'"
     return str(int(value))
-
-
-def open_sql(o: InputRequest) -> Source:
-    refuse_unknown(o, ("table", "query", "growing", "settle", "poll", PASSWORD))
-    database = database_of(o.rest, o.options.get(PASSWORD))
-    if database is None:
-        raise InputError(
-            "HR-SQL-001",
-            "the text after 'sql:' names no database",
-            'Write "sql:postgresql://user@host/db", "sql:sqlite:path" or "sql:duckdb:path".',
-        )
-    table, query = o.options.get("table"), o.options.get("query")
-    texts = [t for t in (table, query) if t is not None]
-    if len(texts) != 1 or not isinstance(texts[0], str) or not texts[0]:
-        raise InputError(
-            "HR-INPUT-013",
-            f"{o.uri!r} needs either table= or query=",
-            'Write table="orders", or query="SELECT ... FROM orders".',
-        )
-    growing = o.options.get("growing")
-    if growing is None:
-        for option in ("settle", "poll"):
-            if option in o.options:
-                raise InputError(
-                    "HR-INPUT-013",
-                    f"{o.uri!r} has {option}=, but not the column that grows",
-                    'Name it: growing="id".',
-                )
-        return SqlSource(o, database)
-    if not isinstance(growing, str):
-        raise InputError(
-            "HR-INPUT-013", f"{o.uri!r} has growing={growing!r}", 'Name a column: growing="id".'
-        )
-    return GrowingSource(o, database)

@@ -1,0 +1,266 @@
+"""Changes of a PostgreSQL table: a snapshot and all that follows, once each, whatever crashes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.databases import new_table, postgres_database, run, uri
+from tests.sources.reading import read_split, refusal
+from tests.sources.sql_cases import SPLIT
+
+from headrace.clock import ManualClock
+from headrace.connect.sql import connect
+from headrace.sources import Source, open_source
+from headrace.state import faults
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.fixture
+def table():
+    """A table; its slots are dropped afterwards, else the server keeps all changes for ever."""
+    name, where = new_table("postgresql"), postgres_database()
+    run(where, f"CREATE TABLE {name} (id bigint PRIMARY KEY, v text)")
+    yield name
+    run(where, "SELECT pg_drop_replication_slot(slot_name)::text FROM pg_replication_slots")
+
+
+def opened(tmp: Path, table: str, clock: Any = None, **options: Any) -> Source:
+    return open_source(
+        uri("postgresql", tmp), options.pop("schema", None), folder=str(tmp / "job"), name="in",
+        options={"table": table, "changes": True, **options}, clock=clock,
+    )  # fmt: skip
+
+
+class Follower:
+    """A job that is started again and again, crashes, and applies what it reads."""
+
+    def __init__(self, tmp: Path, table: str) -> None:
+        self.clock, self._make = ManualClock(0), lambda: opened(tmp, table, self.clock)
+        self.source = self._make()
+        self.at, self.state, self.seen = 0, dict[int, Any](), list[dict[str, Any]]()
+
+    def restart(self) -> None:
+        self.source.close()
+        self.source = self._make()
+        self.source.check({SPLIT: self.at} if self.at else {})
+
+    def look(self) -> None:
+        self.clock.advance(5_000)
+        self.source.discover()
+        rows, _ = read_split(self.source, SPLIT, self.at)
+        self.at = self.source.latest(SPLIT)
+        for row in rows:
+            if row["change_op"] == "delete":
+                self.state.pop(row["id"])  # it must be there
+            else:
+                assert (row["id"] in self.state) == (row["change_op"] == "update"), row
+                self.state[row["id"]] = row["v"]
+        self.seen += rows
+
+
+def now(table: str) -> dict[int, Any]:
+    return dict(run(postgres_database(), f"SELECT id, v FROM {table}"))
+
+
+def change(draw: random.Random, connection: Any, table: str, n: int) -> None:
+    kind = draw.choice(["insert", "insert", "update", "delete", "move"])
+    id = draw.randrange(n)
+    if kind == "insert":
+        connection.run(
+            f"INSERT INTO {table} VALUES ({id}, 'v{draw.random()}') ON CONFLICT DO NOTHING"
+        )
+    elif kind == "update":
+        connection.run(f"UPDATE {table} SET v = 'u{draw.random()}' WHERE id = {id}")
+    elif kind == "delete":
+        connection.run(f"DELETE FROM {table} WHERE id = {id}")
+    else:
+        connection.run(
+            f"UPDATE {table} SET id = {id + n} WHERE id = {id} "
+            f"AND NOT EXISTS (SELECT 1 FROM {table} WHERE id = {id + n})"
+        )
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_change_comes_once_whatever_crashes(tmp_path, table, full):
+    """While one transaction is open all the time, and the job crashes at any point."""
+    draw, where = random.Random(5), postgres_database()
+    if full:
+        run(where, f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+    writer, slow = connect(where), connect(where)
+    for _ in range(20):
+        change(draw, writer, table, 8)
+    follower = Follower(tmp_path, table)
+
+    def crash(name: str) -> None:
+        if name.startswith("source.changes") and draw.random() < 0.25:
+            raise Crash
+        if name.startswith("source.changes.snapshot") or draw.random() < 0.3:
+            writer.run(
+                f"INSERT INTO {table} VALUES ({draw.randrange(8)}, 'x') ON CONFLICT DO NOTHING"
+            )
+
+    for step in range(40):
+        if step > 3 and step % 4 == 0:  # not while the slot is made, which waits for it
+            slow.begin()
+            slow.run(f"INSERT INTO {table} VALUES ({1_000 + step}, 'slow')")
+        for _ in range(draw.randrange(4)):
+            change(draw, writer, table, 8)
+        try:
+            with faults.hooked(crash):
+                follower.look()
+        except Crash:
+            follower.restart()
+        if step > 3 and step % 4 == 2:
+            slow.commit()
+    slow.rollback()
+    for _ in range(20):
+        follower.look()
+
+    assert follower.state == now(table)
+    assert "snapshot" in {r["change_op"] for r in follower.seen}
+    lsns = [r["change_lsn"] for r in follower.seen]
+    assert lsns == sorted(lsns)
+    writer.close()
+    slow.close()
+
+
+def test_a_transaction_that_was_open_at_the_snapshot_is_not_lost(tmp_path, table):
+    where = postgres_database()
+    slow = connect(where)
+    follower = Follower(tmp_path, table)
+
+    def between(name: str) -> None:
+        if name == "source.changes.slot":  # after the slot, before the snapshot
+            slow.begin()
+            slow.run(f"INSERT INTO {table} VALUES (1, 'open')")
+            run(where, f"INSERT INTO {table} VALUES (2, 'in both')")
+
+    with faults.hooked(between):
+        follower.look()
+    slow.commit()
+    slow.close()
+    follower.look()
+
+    assert follower.state == {1: "open", 2: "in both"}
+    assert [(r["id"], r["change_op"]) for r in follower.seen] == [(2, "snapshot"), (1, "insert")]
+
+
+def test_values_of_changes_are_exact(tmp_path, table):
+    where = postgres_database()
+    run(
+        where,
+        f"ALTER TABLE {table} ADD b boolean, ADD x double precision, ADD d numeric(12,3), "
+        "ADD day date, ADD at timestamptz, ADD plain timestamp, ADD raw bytea, ADD tags text[], "
+        "ADD ns int[], ADD u uuid, ADD j jsonb",
+    )
+    follower = Follower(tmp_path, table)
+    follower.look()
+    run(
+        where,
+        f"INSERT INTO {table} VALUES (1, 'é ''\n', true, 0.1, -1.250, '1969-12-31', "
+        "'2024-02-29 12:00:00.5+02', '2024-02-29 12:00:00', '\\x00ff', "
+        '\'{"a,\\"b", NULL, "NULL", ""}\', \'{1,NULL}\', '
+        "'1e1c1d8e-0000-0000-0000-000000000001', '{\"a\": [1]}')",
+        f"INSERT INTO {table} (id) VALUES (2)",
+    )
+    follower.look()
+    first, second = (dict(r) for r in follower.seen)
+    at = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+    told = {k: first.pop(k) for k in ("change_op", "change_lsn", "change_time")}
+    assert told["change_op"] == "insert" and told["change_lsn"] > 0
+    assert abs(told["change_time"] - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=5)
+    assert first == {
+        "id": 1, "v": "é '\n", "b": True, "x": 0.1, "d": decimal.Decimal("-1.250"),
+        "day": dt.date(1969, 12, 31), "at": at + dt.timedelta(hours=-2, milliseconds=500),
+        "plain": at, "raw": b"\0\xff", "tags": ['a,"b', None, "NULL", ""], "ns": [1, None],
+        "u": "1e1c1d8e-0000-0000-0000-000000000001", "j": '{"a": [1]}',
+    }  # fmt: skip
+    assert {v for k, v in second.items() if k != "id" and not k.startswith("change")} == {None}
+
+
+def test_what_cannot_be_followed_stops_with_its_name(tmp_path, table):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ALTER v SET STORAGE EXTERNAL")
+    run(
+        where, f"INSERT INTO {table} VALUES (1, '{'x' * 20_000}')", f"ALTER TABLE {table} ADD w int"
+    )
+
+    def code(place: str, *statements: str) -> str:
+        follower = Follower(tmp_path / place, table)
+        follower.look()
+        run(where, *statements)
+        error = refusal(follower.look)
+        assert refusal(follower.look).code == error.code  # and again: nothing is skipped
+        follower.source.close()
+        return error.code
+
+    assert code("toast", f"UPDATE {table} SET w = 1") == "HR-SQL-023"
+    assert code("truncate", f"TRUNCATE {table}") == "HR-SQL-024"
+    type_changed = (
+        f"ALTER TABLE {table} ALTER w TYPE bigint",
+        f"INSERT INTO {table} VALUES (2, 'a')",
+    )
+    assert code("type", *type_changed) == "HR-SQL-025"
+    gone = f"ALTER TABLE {table} DROP w", f"INSERT INTO {table} VALUES (3, 'a')"
+    assert code("gone", *gone) == "HR-SQL-025"
+
+
+def test_long_values_and_new_columns_are_no_problem_with_full_identity(tmp_path, table):
+    where, long = postgres_database(), "x" * 20_000
+    run(
+        where,
+        f"ALTER TABLE {table} ALTER v SET STORAGE EXTERNAL",
+        f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+        f"INSERT INTO {table} VALUES (1, '{long}')",
+    )
+    follower = Follower(tmp_path, table)
+    follower.look()
+    run(where, f"ALTER TABLE {table} ADD w int", f"UPDATE {table} SET w = 1")
+    follower.look()
+    assert [(r["change_op"], r["v"]) for r in follower.seen] == [
+        ("snapshot", long), ("update", long),
+    ]  # fmt: skip
+
+
+def test_a_slot_that_is_gone_or_was_advanced_is_refused(tmp_path, table):
+    where = postgres_database()
+    follower = Follower(tmp_path, table)
+    follower.look()
+    slot = follower.source._slot()
+    follower.source.close()
+    run(where, f"INSERT INTO {table} VALUES (1, 'a')")
+    run(where, f"SELECT 1 FROM pg_replication_slot_advance('{slot}', pg_current_wal_lsn())")
+    assert refusal(follower.restart).code == "HR-SQL-022"
+    run(where, f"SELECT pg_drop_replication_slot('{slot}')::text")
+    assert refusal(follower.restart).code == "HR-SQL-021"
+
+
+def test_changes_until_the_end_end(tmp_path, table):
+    where = postgres_database()
+    run(where, f"INSERT INTO {table} VALUES (1, 'a')")
+    source = open_source(
+        uri("postgresql", tmp_path), folder=str(tmp_path / "job"), name="in", until="end",
+        options={"table": table, "changes": True},
+    )  # fmt: skip
+    while not source.ended(SPLIT, source.latest(SPLIT)):
+        source.discover()
+    assert [r["id"] for r in read_split(source, SPLIT)[0]] == [1]
+    source.close()
+
+
+def test_wrong_options_and_names_are_refused(tmp_path, table):
+    assert refusal(opened, tmp_path, table, growing="id").code == "HR-INPUT-013"
+    assert refusal(opened, tmp_path, table, slot="A B").code == "HR-INPUT-013"
+    lite = "sql:sqlite:x.db"
+    wrong = {"table": "t", "changes": True}
+    assert refusal(open_source, lite, options=wrong).code == "HR-INPUT-013"
+    run(postgres_database(), f"ALTER TABLE {table} ADD change_op text")
+    assert refusal(opened, tmp_path, table).code == "HR-SQL-026"
