@@ -465,6 +465,13 @@ OTHERS: dict[str, dict[str, str]] = {
     "sinks.files": {
         "TARGET_MB": "the user's; drawn in its tests",
     },
+    "sources.schema_registry": {
+        "ANSWER": "seconds",
+        "TRIES": "patience",
+    },
+    "sources.wire_formats": {
+        "HEAD": "the format",
+    },
     "sources.file_splits": {
         "MOST_SPLITS": "a limit that is refused",
     },

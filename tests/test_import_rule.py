@@ -67,6 +67,7 @@ DOORS = {
     "confluent_kafka": ("log/kafka*",),
     "deltalake": ("connect/delta",),
     "pyiceberg": ("connect/iceberg",),
+    "fastavro": ("connect/avro",),
     "datasketches": ("ops/sketch/library",),
     "adbc_driver_manager": ("connect/sql_postgres",),
     "adbc_driver_postgresql": ("connect/sql_postgres",),

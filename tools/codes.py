@@ -41,6 +41,7 @@ DYNAMIC = {
     ("report", "problem.code"),  # that of another error
     ("_as_output", "cause.code"),  # that of Kafka
     ("_place", "cause.code"),
+    ("registry_of", "cause.code"),  # that of a reference to a secret
     ("as_input", "_CODES.get(cause.code, cause.code)"),  # that of Kafka, or one of _CODES
     ("_as_input", "_CODES.get(cause.code, cause.code)"),  # that of the log, or one of _CODES
 }

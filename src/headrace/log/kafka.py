@@ -120,10 +120,11 @@ def properties(options: Mapping[str, Any], what: str) -> Properties:
                 f"{what} sets the client's property {name!r}",
                 "Leave it out: the guarantees of a job depend on it, so Headrace sets it.",
             )
-    return Properties({name: _value(name, value, what) for name, value in found.items()})
+    return Properties({name: referred(name, value, what) for name, value in found.items()})
 
 
-def _value(name: str, value: Any, what: str) -> Any:
+def referred(name: str, value: Any, what: str) -> Any:
+    """The value, or what is where it refers to."""
     scheme, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not colon or scheme not in ("env", "file"):
         return value

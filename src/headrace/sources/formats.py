@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from headrace.errors import InputError
+from headrace.errors import InputError, LogError
 from headrace.kernel import decode_json
 from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
+from headrace.log.kafka import referred
 from headrace.sources.contract import Decoded, InputRequest
+from headrace.sources.schema_registry import SchemaRegistry
+from headrace.sources.wire_formats import decode_wire
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"
 LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
@@ -180,6 +184,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 FORMATS = ("json", "csv", "text", "bytes", "parquet")
+REGISTERED = ("avro", "json")  # of records that name their schema, with registry=
 EXTENSIONS = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
     ".txt": "text", ".log": "text",
@@ -193,14 +198,19 @@ def decode(
     *,
     columns: Sequence[str] | None = None,
     style: CsvStyle = PLAIN,
+    registry: SchemaRegistry | None = None,
 ) -> Decoded:
     """The good rows as a table, a mask of the bad ones over `raw`, a reason for each bad one.
 
-    `columns` is the order of the columns in CSV records, if it is not the schema's.
+    `columns` is the order of the columns in CSV records, if it is not the schema's. With a
+    `registry` each record names its schema, in the Confluent wire format.
     """
     values = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
     if not len(values):
         return schema.empty_table(), np.zeros(0, np.bool_), []
+    if registry is not None:
+        plain = partial(_json, schema=schema)
+        return decode_wire(format, values, schema, registry, plain)
     if format == "json":
         return _json(values, schema)
     if format == "csv":
@@ -226,6 +236,26 @@ def check_null(o: InputRequest) -> None:
             f"{o.uri!r} has null={null!r}",
             'Give the text that stands for null in CSV files, null="NA", or a list of such texts.',
         )
+
+
+def registry_of(o: InputRequest, format: str) -> SchemaRegistry | None:
+    """The registry that registry= names, checked; None if none is named."""
+    place, auth = o.options.get("registry"), o.options.get("registry_auth")
+    if place is None and auth is None:
+        return None
+    if format not in REGISTERED or not isinstance(place, str):
+        raise InputError(
+            "HR-INPUT-013",
+            f"{o.uri!r} has registry={place!r} and format={format!r}",
+            'Write registry="http://host:8081" and format="avro" or "json".',
+        )
+    try:
+        auth = referred("registry_auth", auth, repr(o.uri))
+    except LogError as cause:
+        raise InputError(cause.code, cause.message, cause.hint) from cause
+    registry = SchemaRegistry(place, auth)
+    registry.check()
+    return registry
 
 
 def needed_schema(o: InputRequest, format: str) -> pa.Schema:

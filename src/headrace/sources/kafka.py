@@ -38,6 +38,7 @@ from headrace.sources.contract import (
 from headrace.sources.kafka_rows import RecordColumns
 from headrace.sources.kafka_view import TopicBounds, TopicView, as_input
 from headrace.sources.kafka_waiting import WaitNote
+from headrace.sources.schema_registry import SchemaRegistry
 
 LEAST = 16_384  # records: fewer are not worth a task of their own
 _STARTS = "start.json"
@@ -53,6 +54,7 @@ class KafkaOptions:
     on_data_loss: str = FAIL
     group: str | None = None
     style: formats.CsvStyle = field(default_factory=formats.CsvStyle)
+    registry: SchemaRegistry | None = None
 
 
 class KafkaSource(Source):
@@ -202,8 +204,8 @@ class KafkaSource(Source):
         return self._columns.decode(chunk, self._values)
 
     def _values(self, values: pa.Array) -> Decoded:
-        schema, style = self._columns.value, self._options.style
-        return formats.decode(str(self.format), values, schema, style=style)
+        schema, o = self._columns.value, self._options
+        return formats.decode(str(self.format), values, schema, style=o.style, registry=o.registry)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         if self._options.group is None or not offsets:

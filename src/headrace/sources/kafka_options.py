@@ -27,7 +27,8 @@ from headrace.sources.kafka_view import as_input
 
 PARTS = (KEY, HEADERS, PARTITION, OFFSET, STAMP)
 ISOLATIONS = ("read_committed", "read_uncommitted")
-_KNOWN = (*PARTS, "start", "isolation", "group", "on_data_loss", "delimiter", "options")
+_KNOWN = (*PARTS, "start", "isolation", "group", "on_data_loss", "delimiter", "options",
+          "registry", "registry_auth")  # fmt: skip
 
 
 def open_kafka(o: InputRequest) -> Source:
@@ -49,6 +50,7 @@ def open_kafka(o: InputRequest) -> Source:
         on_data_loss=_choice(o, "on_data_loss", (FAIL, RECORD, SKIP)),
         group=_group(o),
         style=formats.CsvStyle(o.options.get("delimiter", ",")),
+        registry=formats.registry_of(o, format),
     )
     return KafkaSource(
         cluster, topic, columns, options, format=format, bounded=o.bounded, home=o.home

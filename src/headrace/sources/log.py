@@ -32,6 +32,7 @@ from headrace.sources.contract import (
     refuse_shorter,
     refuse_unknown,
 )
+from headrace.sources.schema_registry import SchemaRegistry
 
 LEAST = 16_384  # rows: fewer are not worth a task of their own
 _RAW = pa.schema([(RAW, pa.binary())])
@@ -49,10 +50,11 @@ class LogSource(Source):
         format: str | None,
         bounded: bool,
         from_latest: bool = False,
+        registry: SchemaRegistry | None = None,
     ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, format is not None
         self._log, self._topic, self._id, self.format = log, topic, id, format
-        self._from_latest = from_latest
+        self._from_latest, self._registry = from_latest, registry
         self._ends: dict[str, int] = {}  # of a bounded input, once they are known
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,7 +113,8 @@ class LogSource(Source):
             raise self._as_input(cause) from cause
 
     def decode(self, chunk: pa.Table) -> Decoded:
-        return formats.decode(str(self.format), chunk.column(RAW), self.schema)
+        values, registry = chunk.column(RAW), self._registry
+        return formats.decode(str(self.format), values, self.schema, registry=registry)
 
     def in_words(self, split: str) -> str:
         return f"partition {split} of topic {self._topic!r}"
@@ -160,7 +163,7 @@ class LogSource(Source):
 
 
 def open_log(o: InputRequest) -> Source:
-    refuse_unknown(o, ("log", "start"))
+    refuse_unknown(o, ("log", "start", "registry", "registry_auth"))
     start = o.options.get("start", "earliest")
     if start not in ("earliest", "latest"):
         raise InputError(
@@ -187,6 +190,7 @@ def open_log(o: InputRequest) -> Source:
         format=format,
         bounded=o.bounded,
         from_latest=start == "latest",
+        registry=None if format is None else formats.registry_of(o, format),
     )
 
 

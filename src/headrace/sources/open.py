@@ -76,7 +76,8 @@ def open_source(
         return _for_job(uri, schema, home, name, clock, until)
     check_input(uri)
     scheme, _, rest = uri.partition(":")
-    if format is not None and format not in formats.FORMATS:
+    registered = formats.REGISTERED if "registry" in (options or {}) else ()
+    if format is not None and format not in (*formats.FORMATS, *registered):
         raise formats.unknown_format(format)
     request = InputRequest(
         uri,
