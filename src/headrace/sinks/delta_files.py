@@ -26,7 +26,7 @@ from headrace.files import file_name, sync_folder
 from headrace.sinks.contract import Reference
 from headrace.sinks.durable import (
     Staging,
-    check_size,
+    check_bytes,
     folder_for,
     lost,
     named,
@@ -82,14 +82,17 @@ class DataFiles:
         """Bring the files to where the table's log will name them."""
         for reference in staged:
             source, target = self._places(reference)
-            with named(target):
-                if not target.exists():
-                    try:
-                        os.rename(source, target)
-                    except FileNotFoundError:
-                        if not target.exists():  # else somebody else did, at this moment
-                            raise lost(source) from None
-            check_size(target, reference["bytes"])
+            size, crc = reference["bytes"], reference["crc"]
+            try:
+                check_bytes(source, size, crc)
+                with named(target):
+                    os.rename(source, target)
+            except FileNotFoundError:  # it was done before, or by somebody else at this moment
+                _check_settled(source, target, size, crc)
+            except OutputError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                _check_settled(source, target, size, crc)
         with named(self._table):
             sync_folder(self._table)
 
@@ -121,6 +124,13 @@ class DataFiles:
                 # not as ASCII: the library misreads characters that JSON writes as two escapes
                 "stats": json.dumps(statistics(path), ensure_ascii=False),
             }
+
+
+def _check_settled(source: Path, target: Path, size: int, crc: int) -> None:
+    try:
+        check_bytes(target, size, crc)
+    except FileNotFoundError:
+        raise lost(source) from None
 
 
 def statistics(path: Path) -> dict[str, Any]:
