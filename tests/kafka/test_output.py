@@ -168,6 +168,10 @@ def test_at_least_once_is_written_again_by_the_next_driver(kafka, tmp_path):
     pickle.loads(pickle.dumps(sink)).publish(0, staged, ALONE)
     assert len(messages(topic)) == 12
     assert sink.check_same(0, staged) is None
+    assert sink.reached(0) and opened(topic, SCHEMA, tmp_path, guarantee=AT_LEAST_ONCE).reached(0)
+    delete_topic(topic)
+    new_topic(3, topic)
+    assert not sink.reached(0)
 
 
 def test_a_topic_that_is_missing_is_refused_unless_it_may_be_made(kafka, tmp_path):

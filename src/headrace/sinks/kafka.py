@@ -162,10 +162,12 @@ class KafkaSink(DeliveredSink):
         if self._target is not None and target.id == self._target.id:
             return True
         held = self.held()
-        if held is not None and held.number < epoch:
+        if held is None:  # it cannot be known what is there, only that it is another topic
+            return self._target is None
+        if held.number < epoch:
             return False
         self._target = target
-        return held is not None
+        return True
 
     def check_same(self, epoch: int, staged: list[Reference]) -> None:
         if self._guarantee == AT_LEAST_ONCE:
