@@ -25,7 +25,7 @@ class Relation(NamedTuple):
 
 
 @dataclass(slots=True)
-class Change:
+class CapturedChange:
     kind: str
     relation: Relation
     new: Values | None = None
@@ -40,7 +40,7 @@ class Transaction:
     lsn: int  # of its commit
     time: int  # microseconds since 1970
     end: int = 0  # the position after it
-    changes: list[Change] = field(default_factory=list)
+    changes: list[CapturedChange] = field(default_factory=list)
 
 
 class Decoder:
@@ -67,15 +67,15 @@ class Decoder:
             elif kind in b"IUDT" and current is not None:
                 current.changes += self._changes(kind, message)
 
-    def _changes(self, kind: bytes, message: bytes) -> Iterator[Change]:
+    def _changes(self, kind: bytes, message: bytes) -> Iterator[CapturedChange]:
         if kind == b"T":
             count, _ = struct.unpack_from(">IB", message, 1)
             for id in struct.unpack_from(f">{count}I", message, 6):
-                yield Change(TRUNCATE, self._relations[id])
+                yield CapturedChange(TRUNCATE, self._relations[id])
             return
         relation = self._relations[struct.unpack_from(">I", message, 1)[0]]
         names = [name for name, _, _ in relation.columns]
-        change = Change({b"I": INSERT, b"U": UPDATE, b"D": DELETE}[kind], relation)
+        change = CapturedChange({b"I": INSERT, b"U": UPDATE, b"D": DELETE}[kind], relation)
         at = 5
         while at < len(message):
             part = message[at : at + 1]

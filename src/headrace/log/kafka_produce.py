@@ -84,7 +84,7 @@ def _one_by_one(producer: Any, topic: str, records: pa.Table, report: Report) ->
 def _messages(records: pa.Table) -> list[dict[str, Any]]:
     names = records.column_names
     columns = [column.to_pylist() for column in records.columns]
-    if names == ["value", "key"]:  # three times as fast as what follows
+    if names == ["value", "key"]:  # the usual ones, without a dictionary of names for each record
         return [{"value": value, "key": key} for value, key in zip(*columns, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 

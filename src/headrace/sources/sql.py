@@ -43,7 +43,7 @@ from headrace.sources.contract import (
     even_cuts,
     refuse_shorter,
 )
-from headrace.sources.stored_rows import InputRows
+from headrace.sources.stored_rows import StoredInput
 from headrace.state.faults import point
 from headrace.state.sealed import create_sealed, read_sealed
 
@@ -68,14 +68,14 @@ class StoredSource(Source):
 
     def __init__(self, schema: pa.Schema, home: Path | None, what: str) -> None:
         self.schema, self._home, self.what = schema, home, what
-        self._opened: InputRows | None = None
+        self._opened: StoredInput | None = None
         self._committed = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
     @property
-    def rows_stored(self) -> InputRows:
+    def rows_stored(self) -> StoredInput:
         if self._home is None:
             raise InputError(
                 "HR-INPUT-013",
@@ -83,7 +83,7 @@ class StoredSource(Source):
                 "Read it in a job.",
             )
         if self._opened is None:
-            self._opened = InputRows(self._home)
+            self._opened = StoredInput(self._home)
         return self._opened
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:

@@ -20,7 +20,15 @@ import pyarrow as pa
 
 from headrace.clock import millis
 from headrace.connect import pgoutput
-from headrace.connect.pgoutput import DELETE, INSERT, TRUNCATE, UPDATE, Change, Decoder, Transaction
+from headrace.connect.pgoutput import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE,
+    CapturedChange,
+    Decoder,
+    Transaction,
+)
 from headrace.connect.sql import (
     LOG,
     Connection,
@@ -277,7 +285,7 @@ class ChangesSource(SqlSource):
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def _rows_of(
-        self, change: Change, names: list[str], facts: dict[str, Any]
+        self, change: CapturedChange, names: list[str], facts: dict[str, Any]
     ) -> list[tuple[str, pgoutput.Values]]:
         if change.kind == TRUNCATE:
             raise InputError(

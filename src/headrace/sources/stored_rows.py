@@ -23,10 +23,10 @@ from headrace.state.sealed import make_folder
 TOPIC = "rows"  # at rest
 SEGMENT = 64 << 20
 _BUSY = {"HR-LOG-010", "HR-LOG-016", "HR-LOG-018"}  # it cannot be written now; nothing is damaged
-_storing: dict[Path, InputRows] = {}  # by folder: who stores rows there, in this process
+_storing: dict[Path, StoredInput] = {}  # by folder: who stores rows there, in this process
 
 
-class InputRows:
+class StoredInput:
     def __init__(self, home: Path) -> None:
         self.home, self.folder = home, home / TOPIC
         self._log = EmbeddedLog(home)
