@@ -6,8 +6,8 @@ of bytes there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,12 @@ class ClientPlace:
     place: Any
     create: Callable[[str, int], object]
     wait: str = "100ms"
+    prefix: str = ""  # of names, where tests share a log
+    transactional: Mapping[str, Any] = field(default_factory=dict)  # options of a producer
+
+    def __call__(self, name: str) -> str:
+        """A topic or a group of this test."""
+        return f"{self.prefix}{name}"
 
 
 def _embedded(folder: Path) -> ClientPlace:
@@ -32,7 +38,20 @@ def _by_folder(folder: Path) -> ClientPlace:
     return ClientPlace(str(folder / "log"), EmbeddedLog(folder / "log").create)
 
 
+def _kafka(folder: Path) -> ClientPlace:
+    from tests.kafka.running import broker, new_topic
+
+    return ClientPlace(
+        f"kafka://{broker().address}",
+        lambda name, partitions: new_topic(partitions, name),
+        "2s",
+        f"{folder.name}-",
+        {"transactional_id": folder.name},
+    )
+
+
 PLACES: dict[str, Callable[[Path], ClientPlace]] = {
     "embedded": _embedded,
     "folder": _by_folder,
-}  # Kafka joins here
+    "kafka": _kafka,
+}

@@ -17,15 +17,17 @@ def at(request, folder):
     return PLACES[request.param](folder)
 
 
-def sent(at, topic="t", partitions=2, count=20):
+def sent(at, partitions=2, count=20):
+    topic = at("t")
     at.create(topic, partitions)
     with hr.Producer(at.place) as producer:
         for n in range(count):
             producer.send(topic, b"%d" % n, key=b"k%d" % (n % 5), partition=n % partitions)
 
 
-def consumer(at, topics="t", group=None, **options):
-    return hr.Consumer(topics, group, log=at.place, **options)
+def consumer(at, *topics, group=None, **options):
+    names = [at(topic) for topic in topics or ["t"]]
+    return hr.Consumer(names, group and at(group), log=at.place, **options)
 
 
 def drained(at, consumer):
@@ -46,10 +48,10 @@ def test_what_was_sent_comes_back_in_order_with_keys_times_and_offsets(at):
 
 
 def test_equal_keys_go_to_one_partition(at):
-    at.create("t", 4)
+    at.create(at("t"), 4)
     with hr.Producer(at.place) as producer:
         for n in range(100):
-            producer.send("t", b"%d" % n, key=b"k%d" % (n % 7))
+            producer.send(at("t"), b"%d" % n, key=b"k%d" % (n % 7))
     where: dict[bytes, set[int]] = {}
     with consumer(at) as reader:
         for record in reader.records(at.wait):
@@ -67,8 +69,8 @@ def test_a_batch_is_an_arrow_table_and_positions_and_lag_follow(at):
         assert 0 < n <= 6
         assert batch.table["value"].to_pylist() == [b"%d" % i for i in range(n)]
         assert batch.offsets.tolist() == list(range(n)) and batch.end == n
-        assert reader.positions() == {TopicPartition("t", 0): n}
-        assert reader.lag() == {TopicPartition("t", 0): 20 - n}
+        assert reader.positions() == {TopicPartition(at("t"), 0): n}
+        assert reader.lag() == {TopicPartition(at("t"), 0): 20 - n}
 
 
 def test_a_group_goes_on_where_it_has_committed_and_every_group_sees_all(at):
@@ -96,7 +98,7 @@ def test_only_what_was_committed_counts_after_a_failure(at):
                 raise ZeroDivisionError
     with consumer(at, group="g") as reader:
         assert drained(at, reader)[0] == 5
-        assert reader.committed() == {TopicPartition("t", 0): 5}
+        assert reader.committed() == {TopicPartition(at("t"), 0): 5}
 
 
 def test_members_share_the_partitions_and_the_rest_takes_over(at):
@@ -121,38 +123,37 @@ def test_seek_by_offset_to_the_ends_and_by_time(at):
     time.sleep(0.02)
     moment = round(time.time() * 1_000)
     with hr.Producer(at.place) as producer:
-        producer.send("t", b"10", partition=0)
+        producer.send(at("t"), b"10", partition=0)
     with consumer(at) as reader:
         assert len(drained(at, reader)) == 11
-        reader.seek("t", 0, 8)
+        reader.seek(at("t"), 0, 8)
         assert drained(at, reader) == [8, 9, 10]
-        reader.seek("t", 0, "earliest")
+        reader.seek(at("t"), 0, "earliest")
         assert len(drained(at, reader)) == 11
-        assert reader.seek_to_time(moment) == {TopicPartition("t", 0): 10}
+        assert reader.seek_to_time(moment) == {TopicPartition(at("t"), 0): 10}
         assert drained(at, reader) == [10]
-        reader.seek("t", 0, "latest")
+        reader.seek(at("t"), 0, "latest")
         assert drained(at, reader) == []
         for offset in (-1, 12):
             with pytest.raises(LogError) as caught:
-                reader.seek("t", 0, offset)
+                reader.seek(at("t"), 0, offset)
             assert caught.value.code == "HR-LOG-007"
 
 
 def test_a_transaction_is_seen_as_a_whole_and_a_failed_one_never(at):
-    at.create("a", 1)
-    at.create("b", 1)
-    options = {} if not str(at.place).startswith("kafka") else {"transactional_id": "contract"}
-    with hr.Producer(at.place, **options) as producer:
+    at.create(at("a"), 1)
+    at.create(at("b"), 1)
+    with hr.Producer(at.place, **at.transactional) as producer:
         with producer.transaction():
-            producer.send("a", b"1")
-            producer.send("b", b"2")
+            producer.send(at("a"), b"1")
+            producer.send(at("b"), b"2")
         with pytest.raises(ZeroDivisionError), producer.transaction():
-            producer.send("a", b"3")
-            producer.send("b", b"4")
+            producer.send(at("a"), b"3")
+            producer.send(at("b"), b"4")
             raise ZeroDivisionError
         with producer.transaction():
-            producer.send("b", b"5")
-    with consumer(at, ["a", "b"]) as reader:
+            producer.send(at("b"), b"5")
+    with consumer(at, "a", "b") as reader:
         assert sorted(drained(at, reader)) == [1, 2, 5]
 
 
@@ -161,7 +162,7 @@ def test_a_consumer_that_starts_at_the_end_sees_what_comes(at):
     with consumer(at, group="g", start="latest") as reader:
         assert drained(at, reader) == []
         with hr.Producer(at.place) as producer:
-            producer.send("t", b"99")
+            producer.send(at("t"), b"99")
         assert drained(at, reader) == [99]
 
 
@@ -176,5 +177,5 @@ def test_what_cannot_be_done_is_refused_by_name(at):
     producer = hr.Producer(at.place)
     producer.close()
     with pytest.raises(LogError) as caught:
-        producer.send("t", b"x")
+        producer.send(at("t"), b"x")
     assert caught.value.code == "HR-LOG-027"
