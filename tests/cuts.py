@@ -534,6 +534,21 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.http_keys": {
         "SEGMENT": "bytes of a file of the log, which has cuts of its own",
     },
+    "connect.mqtt": {
+        "_AT_ONCE": "messages under way at a broker",
+        "_KEEPALIVE": "seconds",
+    },
+    "sinks.mqtt": {
+        "PORT": "of the protocol",
+        "PORTS": "a limit that is refused",
+        "TLS_PORT": "of the protocol",
+    },
+    "sources.mqtt": {
+        "MOST_AT_ONCE": "messages that are stored together; how many come at once is the broker's",
+        "PORT": "of the protocol",
+        "PORTS": "a limit that is refused",
+        "TLS_PORT": "of the protocol",
+    },
     "sinks.webhook": {
         "MAX_ROWS": "what a receiver is sent at once; tests/sinks/test_webhook.py",
         "_TEXT": "characters printed",

@@ -39,6 +39,7 @@ EXEMPT = {
 ELSEWHERE = {
     "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
     "http": "stores what it receives as a socket does; tests/sources/test_http.py",
+    "mqtt": "needs a broker; tests/mqtt",
     "sse": "stores what it receives as a socket does; tests/sources/test_sse.py",
     "webhook": "needs a server; tests/sinks/test_webhook.py",
     "kafka": "needs a broker; tests/kafka",

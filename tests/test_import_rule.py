@@ -72,6 +72,7 @@ DOORS = {
     "adbc_driver_manager": ("connect/sql_postgres",),
     "adbc_driver_postgresql": ("connect/sql_postgres",),
     "river": ("ops/learn/library",),
+    "paho": ("connect/mqtt",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
     "typer": ("cli*",),

@@ -143,6 +143,13 @@ ready_archive() { # of the classes that Spark loads: every later start is second
         say "no archive could be made (see .venv/archive.log); Spark will only start more slowly"
 }
 
+# --- A broker -------------------------------------------------------------------------
+
+ready_broker() { # for the tests of MQTT, which are skipped where there is none
+    PATH=$PATH:/usr/sbin has mosquitto || apt_install mosquitto ||
+        say "no mosquitto: the tests of MQTT will be skipped"
+}
+
 # --- Do it ----------------------------------------------------------------------------
 
 java=no
@@ -150,6 +157,7 @@ if [ "${1:-}" = --java ]; then
     shift
     java=yes
     ready_java
+    ready_broker
 fi
 ready_venv
 if [ $java = yes ]; then ready_archive; fi

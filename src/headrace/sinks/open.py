@@ -33,6 +33,7 @@ from headrace.sinks.iceberg import ICEBERG
 from headrace.sinks.kafka import KAFKA
 from headrace.sinks.log import LOG
 from headrace.sinks.loop import LOOP, SCHEME
+from headrace.sinks.mqtt import MQTT
 from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
 from headrace.sinks.own import SCHEME as OWN_SCHEME
 from headrace.sinks.ownership import find
@@ -42,7 +43,7 @@ from headrace.state.epochs import EpochLog
 
 KINDS = {
     "files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL, "kafka": KAFKA,
-    "delta": DELTA, "iceberg": ICEBERG, "webhook": WEBHOOK,
+    "delta": DELTA, "iceberg": ICEBERG, "webhook": WEBHOOK, "mqtt": MQTT,
 }  # fmt: skip
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 

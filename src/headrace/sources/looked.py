@@ -19,7 +19,12 @@ from headrace.sources.memory import MemorySource
 
 ENDLESS_ROWS = 10_000  # of a generator without a total
 # by kind: what cannot be read twice
-_RECEIVED = {"socket": "a socket", "http": "an endpoint", "sse": "a stream of events"}
+_RECEIVED = {
+    "socket": "a socket",
+    "http": "an endpoint",
+    "sse": "a stream of events",
+    "mqtt": "a subscription",
+}
 
 
 class Unforgetting:

@@ -27,6 +27,7 @@ from headrace.sources.kafka_options import open_kafka
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
+from headrace.sources.mqtt import open_mqtt
 from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
 from headrace.sources.spouts import SpoutSource
@@ -40,6 +41,7 @@ KINDS = {
     "iceberg": open_iceberg,
     "kafka": open_kafka,
     "log": open_log,
+    "mqtt": open_mqtt,
     "socket": open_socket,
     "sql": open_sql,
     "sse": open_sse,

@@ -1,0 +1,184 @@
+"""The door to paho-mqtt: sessions at a broker, with QoS 1.
+
+A session outlives its connection: the broker stores what comes for it while the client is away, and
+what was not acknowledged comes again. Passwords come from the environment, by name.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.connect.extras import needed
+
+FIRST_TRY = 10.0  # seconds for the first connection
+_PAUSES = (1, 30)  # seconds between two attempts to connect again
+_KEEPALIVE = 30  # seconds
+_FAREWELL = 5.0  # seconds for what is still to be sent
+_NOWHERE = "headrace/nowhere"  # a topic to which nothing is subscribed
+_AT_ONCE = 1_000  # messages under way
+
+
+@dataclass(frozen=True)
+class Broker:
+    host: str
+    port: int
+    user: str | None = None
+    password_env: str | None = None
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class NoConnection(Exception):
+    """The broker cannot be reached, or refuses the client; says why."""
+
+
+def _client(broker: Broker, client_id: str, *, clean: bool) -> Any:
+    mqtt = needed("paho.mqtt.client", "mqtt", "MQTT")
+    client = mqtt.Client(
+        mqtt.CallbackAPIVersion.VERSION2,
+        client_id=client_id,
+        clean_session=clean,
+        manual_ack=True,
+    )
+    if broker.user is not None:
+        password = os.environ.get(broker.password_env, "") if broker.password_env else None
+        client.username_pw_set(broker.user, password)
+    if broker.tls:
+        client.tls_set()
+    client.reconnect_delay_set(*_PAUSES)
+    client.max_inflight_messages_set(_AT_ONCE)
+    client.max_queued_messages_set(0)
+    return client
+
+
+class _MqttClient:
+    """A client with its thread; the first connection is waited for."""
+
+    def __init__(self, broker: Broker, client_id: str, *, clean: bool) -> None:
+        self._client, self._broker = _client(broker, client_id, clean=clean), broker
+        self._answered, self._refused = threading.Event(), ""
+        self.resumed = False  # the broker has had this session before
+        self._client.on_connect = self._on_connect
+
+    def _start(self) -> None:
+        try:
+            self._client.connect(self._broker.host, self._broker.port, _KEEPALIVE)
+        except (OSError, ValueError) as cause:
+            why = getattr(cause, "strerror", None) or str(cause)
+            raise NoConnection(str(why).lower()) from cause
+        self._client.loop_start()
+        if not self._answered.wait(FIRST_TRY) or self._refused:
+            self.close()
+            raise NoConnection(self._refused or "it does not answer")
+
+    def _on_connect(self, client: Any, data: Any, flags: Any, reason: Any, more: Any) -> None:
+        if reason.is_failure:
+            self._refused = str(reason).lower()
+        else:
+            self._refused, self.resumed = "", bool(flags.session_present)
+            self._connected()
+        self._answered.set()
+
+    def _connected(self) -> None:
+        return None
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@dataclass(frozen=True)
+class MqttMessage:
+    payload: bytes
+    id: int
+    qos: int
+
+
+class MqttSubscription(_MqttClient):
+    """Messages of a topic filter; each is the session's until it is acknowledged."""
+
+    def __init__(self, broker: Broker, client_id: str, topic: str) -> None:
+        super().__init__(broker, client_id, clean=False)
+        self._topic, self._queue = topic, queue.SimpleQueue[MqttMessage]()
+        self.lost = False  # a later connection has found no session
+        self._had = False
+        self._client.on_message = self._on_message
+        self._granted = threading.Event()
+        self._client.on_subscribe = lambda *said: self._granted.set()
+        self._start()
+        if not self._granted.wait(FIRST_TRY):
+            self.close()
+            raise NoConnection("it does not answer")
+
+    def _connected(self) -> None:
+        self.lost = self.lost or (self._had and not self.resumed)
+        self._had = True
+        self._client.subscribe(self._topic, qos=1)
+
+    def _on_message(self, client: Any, data: Any, message: Any) -> None:
+        self._queue.put(MqttMessage(bytes(message.payload), message.mid, message.qos))
+
+    def take(self, wait: float, most: int) -> list[MqttMessage]:
+        """What has come, or comes within `wait` seconds; at most so many."""
+        try:
+            found = [self._queue.get(timeout=wait)]
+        except queue.Empty:
+            return []
+        while len(found) < most:
+            try:
+                found.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        return found
+
+    def acknowledge(self, messages: Sequence[MqttMessage]) -> None:
+        """They are the broker's no more."""
+        for message in messages:
+            if message.qos:
+                self._client.ack(message.id, message.qos)
+
+    def close(self) -> None:
+        """What was acknowledged gets to the broker first: else it would come again.
+
+        A broker answers in order: when it has answered this, it has seen all before it.
+        """
+        answered = threading.Event()
+        self._client.on_unsubscribe = lambda *said: answered.set()
+        if self._client.is_connected() and self._client.unsubscribe(_NOWHERE)[0] == 0:
+            answered.wait(_FAREWELL)
+        super().close()
+
+
+class MqttPublisher(_MqttClient):
+    def __init__(self, broker: Broker, client_id: str = "") -> None:
+        super().__init__(broker, client_id, clean=True)
+        self._start()
+
+    def publish(self, topic: str, payloads: Sequence[bytes], patience: float) -> bool:
+        """Publish all, in order; whether the broker has acknowledged them in time.
+
+        What is not acknowledged when a connection is lost is sent again on the next one.
+        """
+        end = time.monotonic() + patience
+        for i in range(0, len(payloads), _AT_ONCE):
+            sent = [
+                self._client.publish(topic, payload, qos=1)
+                for payload in payloads[i : i + _AT_ONCE]
+            ]
+            for info in sent:
+                while not info.is_published():
+                    if time.monotonic() > end:
+                        return False
+                    try:
+                        info.wait_for_publish(0.2)
+                    except (RuntimeError, ValueError):  # no connection now: it is queued
+                        time.sleep(0.05)
+        return True

@@ -1,0 +1,359 @@
+"""MQTT with a real broker: nothing is lost when the job, the driver or the broker is down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.mqtt.broker import Broker, needs_broker
+
+import headrace as hr
+from headrace.connect.mqtt import Broker as Address
+from headrace.connect.mqtt import MqttPublisher
+from headrace.errors import InputError, OutputError
+from headrace.schema import schema_of
+from headrace.sinks import AT_LEAST_ONCE, open_sink
+from headrace.sources import Source, open_source
+from headrace.state import faults
+from headrace.testing import InputCase, InputSuite, OutputCase, OutputSuite, drive
+from headrace.testing.input_suite import chunks, refused_by
+from headrace.testing.output_drivers import ALONE, SCHEMA, expected, made, stage
+
+SCHEMA_IN = schema_of("n bigint, name string")
+ROWS = [{"n": i, "name": f"row {i} é"} for i in range(300)]
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    started = Broker(tmp_path_factory.mktemp("mosquitto"))
+    yield started
+    started.stop()
+
+
+def opened(broker: Broker, folder: Path, topic: str = "t", **options: Any) -> Source:
+    uri = f"mqtt:127.0.0.1:{broker.port}/{topic}"
+    return open_source(uri, SCHEMA_IN, options=options, folder=str(folder), name="in")
+
+
+def publish(broker: Broker, rows: list[Any], topic: str = "t") -> None:
+    publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+    try:
+        assert publisher.publish(topic, [json.dumps(r).encode() for r in rows], PATIENCE)
+    finally:
+        publisher.close()
+
+
+def wait_for(source: Source, lines: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while source.latest("lines") < lines:
+        assert time.monotonic() < end, source.latest("lines")
+        time.sleep(0.01)
+
+
+def subscribed(source: Source, broker: Broker, topic: str) -> None:
+    """Wait until a message gets through, which is not among those that count."""
+    source.latest("lines")
+    end = time.monotonic() + PATIENCE
+    while source.latest("lines") == 0:
+        publish(broker, [{"n": -1}], topic)
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def numbers(source: Source) -> list[int]:
+    found = chunks(source, "lines", 0, source.received.end)  # type: ignore[attr-defined]
+    lines = [v for t, _ in found for v in t["__raw"].to_pylist()]
+    return [n for line in lines if (n := json.loads(line)["n"]) >= 0]
+
+
+@needs_broker
+class TestMqttInput(InputSuite):
+    @pytest.fixture
+    def case(self, broker, tmp_path, request):
+        topic, job = f"suite/{tmp_path.name}", tmp_path / "job"
+        sources = [opened(broker, job, topic)]
+        sources[0].latest("lines")
+        assert sources[0]._receiver.subscribed.wait(PATIENCE)  # type: ignore[attr-defined]
+        publish(broker, ROWS, topic)
+        wait_for(sources[0], len(ROWS))
+
+        def open_one() -> Source:
+            for source in sources:
+                source.close()
+            sources.append(opened(broker, job, topic))
+            return sources[-1]
+
+        yield InputCase(open_one, ROWS)
+        for source in sources:
+            source.close()
+
+    def test_a_check_changes_nothing_and_is_content_with_where_a_job_may_stand(
+        self, case, tmp_path
+    ):
+        super().test_a_check_changes_nothing_and_is_content_with_where_a_job_may_stand(
+            case, tmp_path
+        )
+
+
+@needs_broker
+def test_what_comes_while_the_job_is_down_is_there_when_it_is_back(broker, tmp_path):
+    source = opened(broker, tmp_path, "down")
+    subscribed(source, broker, "down")
+    source.close()
+    publish(broker, ROWS[:50], "down")
+
+    source = opened(broker, tmp_path, "down")
+    wait_for(source, 51)
+    publish(broker, ROWS[50:60], "down")
+    wait_for(source, 61)
+    assert numbers(source) == list(range(60))
+    source.close()
+
+
+@needs_broker
+def test_a_message_is_acknowledged_only_when_it_is_stored(broker, tmp_path):
+    source = opened(broker, tmp_path, "ack")
+    subscribed(source, broker, "ack")
+    source.close()
+    publish(broker, ROWS[:20], "ack")
+
+    def fail(name: str) -> None:
+        if name.startswith("log.") and "receiver" in threading.current_thread().name:
+            raise OSError(28, "No space left on device")
+
+    source = opened(broker, tmp_path, "ack")
+    with faults.hooked(fail):
+        source.latest("lines")
+        source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
+        assert refused_by(source.latest, "lines").code == "HR-INPUT-003"
+    source.close()
+
+    source = opened(broker, tmp_path, "ack")
+    wait_for(source, 21)
+    assert sorted(set(numbers(source))) == list(range(20))
+    source.close()
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from headrace.schema import schema_of
+from headrace.sources import open_source
+source = open_source(sys.argv[1], schema_of("n bigint, name string"), folder=sys.argv[2], name="in")
+while True:
+    source.latest("lines")
+    time.sleep(0.01)
+"""
+
+
+@needs_broker
+def test_nothing_is_lost_when_the_driver_and_the_broker_are_killed_under_load(tmp_path):
+    broker = Broker(tmp_path / "broker")
+    job, topic = tmp_path / "job", "load"
+    source = opened(broker, job, topic)
+    subscribed(source, broker, topic)
+    source.close()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    sent = 0
+    try:
+        for round in range(3):
+            driver = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, f"mqtt:127.0.0.1:{broker.port}/{topic}", str(job)],
+                env=environment,
+                stderr=subprocess.DEVNULL,
+            )
+            publish(broker, [{"n": n} for n in range(sent, sent + 400)], topic)
+            sent += 400
+            time.sleep(0.5)
+            driver.send_signal(signal.SIGKILL)
+            driver.wait(PATIENCE)
+            publish(broker, [{"n": n} for n in range(sent, sent + 100)], topic)
+            sent += 100
+            if round == 1:  # mosquitto has written what it holds every second, and at SIGTERM
+                broker.stop(signal.SIGTERM)
+                broker.start()
+        source = opened(broker, job, topic)
+        end = time.monotonic() + PATIENCE
+        while set(numbers(source)) != set(range(sent)) and time.monotonic() < end:
+            source.latest("lines")
+            time.sleep(0.1)
+        assert set(numbers(source)) == set(range(sent))
+        source.close()
+    finally:
+        broker.stop(signal.SIGKILL)
+
+
+@needs_broker
+def test_a_broker_that_comes_back_is_connected_to_again(tmp_path):
+    broker = Broker(tmp_path / "broker")
+    source = opened(broker, tmp_path / "job", "back")
+    try:
+        subscribed(source, broker, "back")
+        broker.stop(signal.SIGTERM)
+        assert source.latest("lines") > 0
+        broker.start()
+        publish(broker, ROWS[:10], "back")
+        end = time.monotonic() + PATIENCE
+        while numbers(source) != list(range(10)) and time.monotonic() < end:
+            source.latest("lines")
+            time.sleep(0.05)
+        assert numbers(source) == list(range(10))
+    finally:
+        source.close()
+        broker.stop()
+
+
+@needs_broker
+def test_a_session_that_is_gone_is_an_error_unless_that_is_accepted(tmp_path):
+    broker = Broker(tmp_path / "one")
+    source = opened(broker, tmp_path / "job", "gone")
+    subscribed(source, broker, "gone")
+    source.close()
+    broker.stop()
+    other = Broker(tmp_path / "two")
+    other.stop()
+    other.port = broker.port
+    other._config.write_text(f"listener {broker.port} 127.0.0.1\nallow_anonymous true\nuser root\n")
+    other.start()
+    try:
+        source = opened(other, tmp_path / "job", "gone")
+        source.latest("lines")
+        source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
+        assert refused_by(source.latest, "lines").code == "HR-MQTT-001"
+        source.close()
+        source = opened(other, tmp_path / "job", "gone", new_session=True)
+        before = source.latest("lines")
+        end = time.monotonic() + PATIENCE
+        while source.latest("lines") == before and time.monotonic() < end:
+            publish(other, [{"n": 7}], "gone")
+            time.sleep(0.05)
+        assert 7 in numbers(source)
+        source.close()
+    finally:
+        other.stop()
+
+
+class Taken:
+    """What a subscriber of a topic has got, each message once."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        from headrace.connect.mqtt import MqttSubscription
+
+        self._session = MqttSubscription(
+            Address("127.0.0.1", broker.port), f"reader-{abs(hash(topic))}", topic
+        )
+        time.sleep(0.1)
+        self._found: list[dict[str, Any]] = []
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        while messages := self._session.take(0.05, 10_000):
+            self._session.acknowledge(messages)
+            self._found += [json.loads(m.payload) for m in messages]
+        return sorted(tuple(row.values()) for row in self._found)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+@needs_broker
+class TestMqttOutput(OutputSuite):
+    every = 12
+
+    @pytest.fixture
+    def make(self, broker):
+        readers = []
+
+        def case(folder: Path) -> OutputCase:
+            topic = f"out{folder}"
+            readers.append(Taken(broker, topic))
+            uri = f"mqtt:127.0.0.1:{broker.port}/{topic}"
+            return OutputCase.of(uri, folder, readers[-1].rows)
+
+        yield case
+        for reader in readers:
+            reader.close()
+
+
+@needs_broker
+def test_an_output_waits_for_a_broker_that_is_away(tmp_path):
+    broker = Broker(tmp_path / "broker")
+    reader = Taken(broker, "away")
+    uri = f"mqtt:127.0.0.1:{broker.port}/away"
+    try:
+        sink = made(open_sink(uri, SCHEMA, {"patience": "300ms"}, str(tmp_path), "o"))
+        assert sink.guarantee == AT_LEAST_ONCE
+        staged = stage(sink, 0)
+        broker.stop()
+        with pytest.raises(OutputError) as caught:
+            sink.publish(0, staged, ALONE)
+        assert caught.value.code == "HR-MQTT-003"
+        broker.start()
+        sink.publish(0, staged, ALONE)
+        end = time.monotonic() + PATIENCE
+        while reader.rows() != expected(1) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert reader.rows() == expected(1)
+    finally:
+        reader.close()
+        broker.stop()
+
+
+@needs_broker
+def test_a_job_from_one_topic_to_another(broker, tmp_path):
+    reader = Taken(broker, "program/out")
+    job = hr.Job("relay")
+    job.read(hr.rows([{"n": i} for i in range(9)])).where("n % 2 = 0").write(
+        f"mqtt:127.0.0.1:{broker.port}/program/out"
+    )
+    drive(job, tmp_path / "job")
+    end = time.monotonic() + PATIENCE
+    while len(reader.rows()) < 5 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert reader.rows() == [(0,), (2,), (4,), (6,), (8,)]
+    reader.close()
+
+
+def test_a_broker_that_is_not_there_is_an_error(tmp_path):
+    source = open_source("mqtt:127.0.0.1:9/t", SCHEMA_IN, folder=str(tmp_path), name="in")
+    source.latest("lines")
+    source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
+    assert refused_by(source.latest, "lines").code == "HR-INPUT-015"
+    source.close()
+    with pytest.raises(OutputError) as caught:
+        open_sink("mqtt:127.0.0.1:9/t", SCHEMA, {}, str(tmp_path), "o").check()
+    assert caught.value.code == "HR-MQTT-003"
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("mqtt:localhost", {}),
+        ("mqtt:localhost:0/t", {}),
+        ("mqtt:/t", {}),
+        ("mqtt:localhost/t", {"password": "geheim"}),
+        ("mqtt:localhost/t", {"password_env": "X", "user": 1}),
+        ("mqtt:localhost/t", {"tls": "yes"}),
+        ("mqtt:localhost/t", {"qos": 2}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, uri, options):
+    with pytest.raises(InputError) as read:
+        open_source(uri, SCHEMA_IN, options=options)
+    with pytest.raises(OutputError) as written:
+        open_sink(uri, SCHEMA, options, str(tmp_path), "o")
+    assert "geheim" not in f"{read.value} {written.value}"
+
+
+def test_a_topic_that_is_written_to_has_no_wildcards(tmp_path):
+    with pytest.raises(OutputError) as caught:
+        open_sink("mqtt:localhost/a/+/b", SCHEMA, {}, str(tmp_path), "o")
+    assert caught.value.code == "HR-OUTPUT-001"
