@@ -255,6 +255,9 @@ def test_changes_until_the_end_end(tmp_path, table):
     while not source.ended(SPLIT, source.latest(SPLIT)):
         source.discover()
     assert [r["id"] for r in read_split(source, SPLIT)[0]] == [1]
+    assert not source.has_more(SPLIT, 1)
+    run(where, f"INSERT INTO {table} VALUES (2, 'b')")
+    assert source.has_more(SPLIT, 1)
     source.close()
 
 

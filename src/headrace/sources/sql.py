@@ -320,6 +320,17 @@ class GrowingSource(SqlSource):
                 'Say how long a row may take to appear after its time: settle="10s".',
             )
 
+    def has_more(self, split: str, offset: int) -> bool:
+        if super().has_more(split, offset):
+            return True
+        last = self.rows_stored.last(1)
+        query = self._query
+        if last is not None:
+            value = _literal(last.column(self._growing)[0].as_py())
+            query = f"SELECT * FROM ({query}) AS q WHERE {self._column} > {value}"
+        some = f"SELECT count(*) FROM (SELECT 1 FROM ({query}) AS r LIMIT 1) AS s"
+        return bool(self._look(lambda c: c.run(some))[0][0])
+
     def ended(self, split: str, offset: int) -> bool:
         return self.bounded and self._done and offset >= self.latest(split)
 

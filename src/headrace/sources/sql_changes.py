@@ -165,6 +165,16 @@ class ChangesSource(SqlSource):
     def _bounds(self) -> tuple[int, int]:
         return StoredSource._bounds(self) if self.complete else (0, 0)
 
+    def has_more(self, split: str, offset: int) -> bool:
+        if not self.complete or super().has_more(split, offset):
+            return True
+        slot = self._slot()
+        some = (
+            f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes('{slot}', NULL, 1, "
+            f"'proto_version', '1', 'publication_names', '{slot}')"
+        )
+        return bool(self._look(lambda c: c.run(some))[0][0])
+
     def ended(self, split: str, offset: int) -> bool:
         return self.bounded and self._done and offset >= self.latest(split)
 
