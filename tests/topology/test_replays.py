@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.inspect.why import why
-from headrace.look.in_process import Driver
 from headrace.plan.program import build
 from headrace.state.epochs import EpochLog
-from headrace.state.faults import hooked
 from headrace.testing import Harness, drive
+from tests.topology.dying import dies
 
 EXAMPLES = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -295,17 +293,6 @@ def test_the_last_tick_at_the_end_has_seen_what_was_processed_again_there() -> N
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_a_driver_that_dies_anywhere_repeats_nothing(at: int, tmp_path: Path) -> None:
-    passed = 0
-
-    class Died(BaseException):
-        pass
-
-    def die(name: str) -> None:
-        nonlocal passed
-        passed += 1
-        if passed == 3 * at:
-            raise Died
-
     tuples = [(0, "0"), (1, "012"), (2, "0123"), (3, ""), (4, "01")]
 
     def program() -> hr.Topology:
@@ -317,10 +304,7 @@ def test_a_driver_that_dies_anywhere_repeats_nothing(at: int, tmp_path: Path) ->
         topology.dead.write("collect:", name="letters")
         return topology
 
-    driver = Driver(program(), tmp_path, max_batch=2)
-    with hooked(die), suppress(Died):
-        driver.drain()
-    driver.close()
+    dies(program(), tmp_path, 3 * at)
     driver = drive(program(), tmp_path, max_batch=4)
     out, dead = model(tuples, 3)
     assert sorted((r["v"], r["attempt"]) for r in driver.output("out").to_pylist()) == out

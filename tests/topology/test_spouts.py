@@ -11,9 +11,9 @@ import headrace as hr
 from headrace.look.in_process import Driver
 from headrace.sources import spouts
 from headrace.sources.spouts import MOST_AT_ONCE
-from headrace.state.faults import hooked
 from headrace.testing import drive
 from tests.topology.bolts import Seen
+from tests.topology.dying import dies
 
 OPENED: list[tuple[int, Any]] = []
 
@@ -86,21 +86,7 @@ def test_a_restart_goes_on_after_the_last_tuple_that_was_stored(tmp_path: Path) 
 
 @pytest.mark.parametrize("at", range(1, 6))
 def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(at: int, tmp_path: Path) -> None:
-    passed = 0
-
-    class Died(BaseException):
-        pass
-
-    def die(name: str) -> None:
-        nonlocal passed
-        passed += 1
-        if passed == 3 * at:
-            raise Died
-
-    driver = Driver(topology(Numbers(9)), tmp_path, max_batch=2)
-    with hooked(die), pytest.raises(Died):
-        driver.drain()
-    driver.close()
+    assert dies(topology(Numbers(9)), tmp_path, 3 * at)
     assert found(drive(topology(Numbers(9)), tmp_path, max_batch=4)) == list(range(9))
 
 
