@@ -17,13 +17,13 @@ from typing import Any, Self
 from headrace.clock import Duration
 from headrace.errors import StepError, call_site
 from headrace.ops.topology.bolt import DEFAULT
-from headrace.ops.topology.multilang import command_of, gave_up, unsent
+from headrace.ops.topology.multilang import gave_up
+from headrace.ops.topology.multilang_command import Command, command_of, unsent
 from headrace.ops.topology.multilang_json import Unfitting, cannot_travel, columns_of
 from headrace.ops.topology.multilang_process import (
     LOG,
     Child,
     ChildError,
-    Command,
     Exchange,
     encode,
     shown,

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import Duration, millis
+from headrace.clock import Duration
 from headrace.errors import PlanError, StepError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.process.calls_by_key import KeyPass
@@ -29,6 +29,7 @@ from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta
 from headrace.ops.topology.groupings import TO
 from headrace.ops.topology.multilang_batch import TupleBatch
+from headrace.ops.topology.multilang_command import Command, command_of, unsent
 from headrace.ops.topology.multilang_json import (
     Unfitting,
     cannot_travel,
@@ -39,7 +40,6 @@ from headrace.ops.topology.multilang_process import (
     LOG,
     Child,
     ChildError,
-    Command,
     close_children,
     forget,
     running,
@@ -111,46 +111,6 @@ def _rebuilt(declared: tuple[Any, Any, Any], command: Command, owner: str) -> Sh
     return bolt
 
 
-def command_of(command: Any, env: Any, cwd: Any, timeout: Duration, max_restarts: Any) -> Command:
-    """What to run, checked."""
-    if isinstance(command, str | bytes):
-        words = command.decode("utf-8", "replace") if isinstance(command, bytes) else command
-        raise PlanError(
-            "HR-TOPOLOGY-040",
-            f"the command {command!r} is a text, which no shell reads here",
-            f"Write its arguments as a list: {words.split()!r}.",
-        )
-    arguments = tuple(map(os.fspath, command)) if _is_list(command) else ()
-    texts = all(isinstance(argument, str) and "\0" not in argument for argument in arguments)
-    if not (texts and arguments and arguments[0]):
-        raise PlanError(
-            "HR-TOPOLOGY-040",
-            f"the command {command!r} is no list of arguments",
-            'Write the program and its arguments: ["node", "split.js"].',
-        )
-    variables = tuple((env or {}).items())
-    if not all(isinstance(text, str) for pair in variables for text in pair):
-        raise PlanError(
-            "HR-TOPOLOGY-040",
-            f"env of {arguments[0]!r} has a name or a value that is no text: {_wrong(variables)!r}",
-            'Names and values are texts: env={"LEVEL": "3"}.',
-        )
-    length = millis(timeout)
-    if length < 1 or type(max_restarts) is not int or max_restarts < 0:
-        raise PlanError(
-            "HR-TOPOLOGY-040",
-            f"{arguments[0]!r} has timeout {timeout!r} and max_restarts {max_restarts!r}",
-            'Give a length of time and a whole number: timeout="30s", max_restarts=3.',
-        )
-    place = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())
-    return Command(arguments, place, variables, length, max_restarts)
-
-
-def _wrong(variables: Sequence[tuple[Any, Any]]) -> Any:
-    """The name of the first that is no text; never its value, which may be a secret."""
-    return next(n for n, v in variables if not isinstance(n, str) or not isinstance(v, str))
-
-
 def unsent_fields(
     bolt: ShellBolt, component: str, inputs: Sequence[pa.Schema]
 ) -> Iterator[PlanError]:
@@ -161,21 +121,6 @@ def unsent_fields(
             found = cannot_travel(schema)
             if found is not None:
                 yield unsent(f"the bolt {component!r}", found)
-
-
-def unsent(who: str, field: pa.Field) -> PlanError:
-    return PlanError(
-        "HR-TOPOLOGY-045",
-        f"{who} is a process, and its field {field.name!r} ({field.type}) has no form as JSON",
-        "Turn it into text, a number or a timestamp before; see docs/guide/topologies.md, Bolts "
-        "in other languages.",
-    )
-
-
-def _is_list(command: Any) -> bool:
-    return isinstance(command, list | tuple) and all(
-        isinstance(argument, str | os.PathLike) for argument in command
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

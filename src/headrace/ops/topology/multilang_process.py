@@ -24,12 +24,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.clock import pretty
 from headrace.errors import StepError
 from headrace.ops.calls.resource import Resource
+from headrace.ops.topology.multilang_command import Command
 
 LOG = logging.getLogger("headrace.multilang")
 _LEVELS = (
@@ -46,8 +46,6 @@ _SHOWN = 200  # characters of a message in an error
 _LAST_LINES = 20  # of its standard error, that an error quotes
 _GRACE = 2.0  # seconds in which a child may end by itself
 _CHECK = 0.2  # seconds between two looks whether a silent child has died
-_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
-          "LD_LIBRARY_PATH", "SYSTEMROOT")  # fmt: skip
 
 # Run by a Python that then becomes the user's program: the kernel kills it when its parent dies.
 _LAUNCH = """
@@ -69,25 +67,6 @@ class ChildError(Exception):
     def said(self) -> str:
         """The last lines of the child's standard error."""
         return "" if self.child is None else self.child.said()
-
-
-@dataclass(frozen=True)
-class Command:
-    """What to run; `timeout` in ms is for how long a child may be silent."""
-
-    arguments: tuple[str, ...]
-    cwd: str
-    env: tuple[tuple[str, str], ...]
-    timeout: int
-    max_restarts: int
-
-    def __str__(self) -> str:
-        return " ".join(self.arguments)
-
-    def environment(self) -> dict[str, str]:
-        """Only what a program needs to run, and what the user passes on: no secrets of ours."""
-        own = {n: v for n, v in os.environ.items() if n in _NAMES or n.startswith("LC_")}
-        return {**own, **dict(self.env)}
 
 
 class Child:
