@@ -1,11 +1,12 @@
 """The fire alarm: an area burns when its last minute was above 40 °C on average, with smoke."""
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 
 import headrace as hr
-from headrace import col
 
+TOPICS = os.environ.get("FIRE_ALARM_TOPICS", "log:")  # or "kafka://localhost:9092/"
 HOT, SMOKY = 40, 0.3  # °C, density
 
 
@@ -40,21 +41,20 @@ class FireAlarm(hr.KeyedProcess):
         return self.judge(ctx.key, row.at)
 
     def judge(self, area, at):
-        burning = self.celsius > HOT and self.density > SMOKY
-        if burning != self.burning:
-            self.burning = burning
-            return (area, burning, self.celsius, self.density, at)
+        before, self.burning = self.burning, self.celsius > HOT and self.density > SMOKY
+        if self.burning != before:
+            return (area, self.burning, self.celsius, self.density, at)
 
 
 job = hr.Job("fire-alarm")
 sensors = {"format": "json", "time": "at", "delay": "2s", "max_skew": "1h"}
-temperature = job.read("log:temperature", schema=Temperature, **sensors)
-smoke = job.read("log:smoke", schema=Smoke, **sensors)
+temperature = job.read(f"{TOPICS}temperature", schema=Temperature, **sensors)
+smoke = job.read(f"{TOPICS}smoke", schema=Smoke, **sensors)
 
-sound = temperature.where(col("celsius").between(-50, 150)).key_by("area")
+sound = temperature.where(hr.col("celsius").between(-50, 150)).key_by("area")
 average = sound.window(hr.sliding("60s", every="5s")).agg(celsius=hr.mean("celsius"), n=hr.count())
 alarms = hr.connect(by="area", average=average, smoke=smoke).process(FireAlarm(), unbounded=True)
 
-alarms.write("log:alarms")
+alarms.write(f"{TOPICS}alarms")
 average.write("files:.headrace/fire-alarm/averages")
 average.late.write("files:.headrace/fire-alarm/late")

@@ -88,8 +88,9 @@ class Played:
         clock = ManualClock(BEGIN * 1_000)
         job, folder = load_job(FIRE_ALARM), place / "job"
         driver = Driver(job, folder, until=None, max_batch=100_000, clock=clock)
+        producer = hr.Producer(self.log)
         for batch in batches():
-            send(self.log, batch)
+            send(producer, batch)
             clock.advance(STEP * 1_000)
             driver.epoch()
         driver.close()

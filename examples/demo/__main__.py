@@ -7,12 +7,14 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from examples.demo.findings import Findings, report
+from examples.demo.findings import ALARMS, Findings, report
 from examples.demo.screen import Screen
 from examples.demo.sensors import AREAS, MINUTES, SPEED, TOPICS, records, send
 from rich.console import Console
@@ -29,44 +31,69 @@ def main(
     ),
     minutes: Annotated[float, typer.Option(help="Minutes of event time to play.")] = MINUTES,
     speed: Annotated[float, typer.Option(help="Seconds of event time per second.")] = SPEED,
+    kafka: Annotated[bool, typer.Option("--kafka", help="On a Kafka broker of its own.")] = False,
 ) -> None:
     """The fire alarm: 20 areas, 60 s averages every 5 s, a state machine per area."""
     console = Console()
     place = folder.absolute() / datetime.now().strftime("%Y%m%d-%H%M%S")
     place.mkdir(parents=True)
     os.chdir(place)  # the job's paths are relative
-    os.environ["HEADRACE_LOG"] = str(place / "log")
-    log = hr.EmbeddedLog()
-    for topic in TOPICS:
-        log.create(topic)
-    job = load_job(ROOT / "examples" / "fire_alarm.py")
-    found = Findings(log)
     try:
-        with Screen(AREAS, console) as screen:
-            run = hr.run(
-                job, folder="job", target_batch="500ms", quiet=True, on_progress=screen.progress
-            )
-            begin = time.time() - minutes * 60  # so that the last readings are of now
-            _first_batch(run, log, begin)
-            with _sensors(log, begin, minutes, speed) as sensors:
-                _watch(run, sensors, found, screen)
+        with _kafka(place) if kafka else _embedded(place) as topics, ExitStack() as at_end:
+            job = load_job(ROOT / "examples" / "fire_alarm.py")
+            found = Findings(topics)
+            at_end.callback(found.close)
+            with Screen(AREAS, console) as screen:
+                run = hr.run(
+                    job, folder="job", target_batch="500ms", quiet=True, on_progress=screen.progress
+                )
+                begin = time.time() - minutes * 60  # so that the last readings are of now
+                _first_batch(run, topics, begin)
+                with _sensors(topics, begin, minutes, speed) as sensors:
+                    _watch(run, sensors, found, screen)
     except hr.HeadraceError as error:
         console.print(str(error), highlight=False, markup=False)
         raise typer.Exit(1) from error
     report(console, run, job, found, place)
 
 
-def _first_batch(run: hr.Run, log: hr.EmbeddedLog, begin: float) -> None:
+@contextmanager
+def _embedded(place: Path) -> Iterator[str]:
+    """The embedded log with the topics of the sensors."""
+    os.environ["HEADRACE_LOG"] = str(place / "log")
+    log = hr.EmbeddedLog()
+    for topic in TOPICS:
+        log.create(topic)
+    yield str(log.root)
+
+
+@contextmanager
+def _kafka(place: Path) -> Iterator[str]:
+    """A broker with all topics, as long as the demo runs."""
+    from tools.kafka.broker import Broker
+
+    with Broker(place / "kafka") as broker:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        made = admin.create_topics([NewTopic(t, 1, 1) for t in (*TOPICS, ALARMS)])
+        for topic in made.values():
+            topic.result(30)
+        topics = f"kafka://{broker.address}"
+        os.environ["FIRE_ALARM_TOPICS"] = f"{topics}/"
+        yield topics
+
+
+def _first_batch(run: hr.Run, topics: str, begin: float) -> None:
     """Give Spark something to warm up with, so that the sensors are watched from the start."""
-    send(log, list(records(random.Random(0), begin, 0)))
+    with hr.Producer(topics) as producer:
+        send(producer, list(records(random.Random(0), begin, 0)))
     while run.wait(timeout=0.25).state == "running" and run.progress is None:
         pass
 
 
-def _sensors(
-    log: hr.EmbeddedLog, begin: float, minutes: float, speed: float
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "examples.demo.sensors", str(log.root)]
+def _sensors(topics: str, begin: float, minutes: float, speed: float) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "examples.demo.sensors", topics]
     return subprocess.Popen([*command, *map(str, (begin, minutes, speed))], cwd=ROOT)
 
 

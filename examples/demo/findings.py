@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,18 @@ import headrace as hr
 from headrace.inspect.progress import account
 
 AVERAGES = ".headrace/fire-alarm/averages"
-SHOW_ALARMS = "headrace topic consume alarms --from-beginning --no-follow"
+ALARMS = "alarms"
+SHOW_ALARMS = f"headrace topic consume {ALARMS} --from-beginning --no-follow"
 _RECENT = 400  # averages looked at again and again
 
 
 class Findings:
-    """The alarms and averages so far."""
+    """The alarms and averages so far. `place` is that of the topics."""
 
-    def __init__(self, log: hr.EmbeddedLog) -> None:
-        self.log = log
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.alarms: list[dict[str, Any]] = []
+        self._consumer: hr.Consumer | None = None
 
     def show(self, screen: Screen) -> None:
         """Show what is new on the screen."""
@@ -40,12 +43,26 @@ class Findings:
             return pa.table({})
 
     def _new_alarms(self) -> list[dict[str, Any]]:
-        if "alarms" not in self.log.topics():
-            return []
-        chunks = self.log.read("alarms", 0, len(self.alarms))
-        fresh = [row for _, rows in chunks for row in rows.to_pylist()]
+        if self._consumer is None:
+            try:
+                self._consumer = hr.Consumer(ALARMS, log=self.place)
+            except hr.LogError:  # the job has not made it yet
+                return []
+        fresh = []
+        while (batch := self._consumer.poll("10ms")) is not None:
+            fresh += [_alarm(record.value) for record in batch.records()]
         self.alarms += fresh
         return sorted(fresh, key=lambda row: row["at"])
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def _alarm(value: Any) -> dict[str, Any]:
+    """A row of a typed topic, or its JSON."""
+    row = value if isinstance(value, dict) else json.loads(value)
+    return {**row, "at": row["at"] if value is row else datetime.fromisoformat(row["at"])}
 
 
 def report(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Path) -> None:
@@ -63,7 +80,7 @@ def report(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: P
         *(f"  {line}" for line in (account(run.progress) if run.progress else [])),
         "",
         "where things are",
-        f"  alarms    {SHOW_ALARMS} --log {found.log.root}",
+        f"  alarms    {_alarms_of(found.place)}",
         f"  averages  {place / AVERAGES}",
         f"  dead      {run.folder}/dead",
         f"  plan      {_plan(job, place)}",
@@ -71,6 +88,12 @@ def report(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: P
     ]
     for line in say:
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _alarms_of(place: str) -> str:
+    if place.startswith("kafka:"):
+        return f"topic {ALARMS} of the broker, which ends with the demo; its data are beside"
+    return f"{SHOW_ALARMS} --log {place}"
 
 
 def _list(areas: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Simulated sensors of 20 areas: temperatures and smoke, written to the log as JSON.
+"""Simulated sensors of 20 areas: temperatures and smoke, sent to topics as JSON.
 
 Readings come up to 1.5 s out of order, a few three minutes too late; some sensors are faulty,
 some records are broken. Fires are set on purpose, so it is known what the alarm should find,
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from headrace import EmbeddedLog
+from headrace import Producer
 
 AREAS = [f"area-{i:02d}" for i in range(1, 21)]
 TOPICS = ("temperature", "smoke")
@@ -36,7 +36,7 @@ FIRES = [Fire("area-04", 300, 640), Fire("area-11", 520, 900), Fire("area-17", 8
 
 
 class Sent(NamedTuple):
-    """A record on its way to the log, and what was done to it."""
+    """A record on its way to its topic, and what was done to it."""
 
     topic: str
     record: bytes
@@ -88,25 +88,27 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def send(log: EmbeddedLog, sent: list[Sent]) -> None:
-    """Append records to their topics, in the order they were sent."""
+def send(producer: Producer, sent: list[Sent]) -> None:
+    """Send records to their topics, in this order."""
     for topic in TOPICS:
         values = [s.record for s in sent if s.topic == topic]
         if values:
-            log.append(topic, values, partition=0)
+            producer.send_all(topic, values, partition=0)
+    producer.flush()
 
 
-def play(log: EmbeddedLog, begin: float, minutes: float, speed: float) -> None:
+def play(producer: Producer, begin: float, minutes: float, speed: float) -> None:
     """Send everything at `speed`, a quarter of a real second at a time."""
     rng, started, second = random.Random(SEED), time.monotonic(), 0
     while second < minutes * 60:
         due = min((time.monotonic() - started) * speed, minutes * 60 - 1)
         fresh = range(second, int(due) + 1)
-        send(log, [s for at in fresh for s in records(rng, begin, at)])
+        send(producer, [s for at in fresh for s in records(rng, begin, at)])
         second += len(fresh)
         time.sleep(0.25)
 
 
 if __name__ == "__main__":
-    root, *numbers = sys.argv[1:]
-    play(EmbeddedLog(root), *map(float, numbers))
+    place, *numbers = sys.argv[1:]
+    with Producer(place) as producer:
+        play(producer, *map(float, numbers))
