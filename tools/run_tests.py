@@ -1,8 +1,8 @@
 """All tests in plain pytest processes, two at a time: those on Spark in one, since Spark starts
 once, and the others by folder.
 
-Prints the last line of each when it ends, and all that a failed one printed; the exit code is 1 if
-any has failed.
+Prints the last line of each when it ends, and all that a failed one printed; what they print
+meanwhile is in build/tests. The exit code is 1 if any has failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
+PRINTED = ROOT / "build" / "tests"
 AT_ONCE = 2  # processes
 PASSED, NONE_COLLECTED = 0, 5  # exit codes of pytest
 Group = tuple[str, list[str]]  # a name, and arguments of pytest
@@ -35,14 +36,15 @@ def run(group: Group) -> tuple[str, int, str]:
     """Its name, whether it passed, and what it printed."""
     name, arguments = group
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    ran = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    return name, ran.returncode, ran.stdout
+    path = PRINTED / f"{name.replace(' ', '-')}.log"
+    with path.open("wb") as file:
+        ran = subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=False)
+    return name, ran.returncode, path.read_text(errors="replace")
 
 
 def main() -> int:
     began, failed = time.monotonic(), []
+    PRINTED.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for ended in as_completed([pool.submit(run, group) for group in groups()]):
             name, code, printed = ended.result()

@@ -73,7 +73,8 @@ def fire_alarm(folder: Path) -> None:
         _, driver = started("fire_alarm", clock)
         for minute in range(int(MINUTES)):
             seconds = range(60 * minute, 60 * (minute + 1))
-            send(hr.Producer(log), [sent for second in seconds for sent in records(rng, begin, second)])
+            sent = [one for second in seconds for one in records(rng, begin, second)]
+            send(hr.Producer(log), sent)
             clock.advance(60_000)
             driver.drain()
         alarms = [row for _, rows in log.read("alarms", 0, 0) for row in rows.to_pylist()]
