@@ -114,7 +114,8 @@ def test_an_answer_that_will_not_change_stops_the_job_and_others_do_not(tmp_path
         for status, code in ((404, "HR-HTTP-004"), (401, "HR-HTTP-004"), (302, "HR-HTTP-004")):
             server.status = status
             source = opened(server, tmp_path)
-            source.latest("lines")
+            with suppress(InputError):  # it may know already
+                source.latest("lines")
             source._receiver._thread.join(20)
             assert refusal(source.latest, "lines").code == code
             source.close()
@@ -125,7 +126,8 @@ def test_an_answer_that_will_not_change_stops_the_job_and_others_do_not(tmp_path
         wait_for(source, 20)
         source.close()
     gone = opened(server, tmp_path / "new")
-    gone.latest("lines")
+    with suppress(InputError):
+        gone.latest("lines")
     gone._receiver._thread.join(20)
     assert refusal(gone.latest, "lines").code == "HR-INPUT-015"
 

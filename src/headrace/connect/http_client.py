@@ -80,8 +80,13 @@ class HttpClient:
             self._answer = answer = connection.getresponse()
             return answer
         except BROKEN:
+            connection.close()
             self.close()
             raise
+        except (ValueError, AttributeError) as cause:  # another thread has closed it meanwhile
+            connection.close()
+            self.close()
+            raise ConnectionAbortedError("the connection was closed") from cause
 
     def close(self) -> None:
         """Also while another thread reads an answer: it gets the end of it, and closes it."""
@@ -90,6 +95,7 @@ class HttpClient:
         if open_one is not None:
             with suppress(OSError):
                 open_one.shutdown(socket.SHUT_RDWR)
+            open_one.close()  # when nothing reads from it any more
         if connection is not None:
             connection.close()
 
