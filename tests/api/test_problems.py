@@ -257,8 +257,8 @@ def test_a_kind_of_place_that_there_is_not_is_refused_with_those_there_are(job, 
     assert [p.code for p in found] == [
         "HR-INPUT-001", "HR-EXPR-001", "HR-OUTPUT-001", "HR-OUTPUT-001",
     ]  # fmt: skip
-    assert "known are: files, log, socket" in found[0].hint
-    assert "known are: files, log, console, collect" in found[2].hint
+    assert f"known are: {', '.join(SOURCES)}." in found[0].hint and "kafka" in SOURCES
+    assert f"known are: {', '.join(SINKS)}." in found[2].hint and "kafka" in SINKS
     assert 'There is no input "foo:"' in found[0].hint
     assert 'There is no output "foo:"' in found[2].hint
     assert "files:foo" not in found[0].hint + found[2].hint
