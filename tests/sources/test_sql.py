@@ -213,3 +213,43 @@ def test_a_password_is_neither_shown_nor_stored(tmp_path):
     assert all(PASSWORD not in text for text in (repr(vars(source)), str(source.identity())))
     contents = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
     assert contents and all(PASSWORD.encode() not in c for c in contents)
+
+
+def test_a_declared_column_that_sqlite_does_not_have_is_refused(tmp_path):
+    """SQLite reads a name in double quotes as a text, if there is no such column."""
+    where = database("sqlite", tmp_path)
+    run(where, "CREATE TABLE t (n INTEGER, area TEXT)", "INSERT INTO t VALUES (1, 'north')")
+    wrong = pa.schema([("n", pa.int64()), ("aera", pa.string())])
+    right = pa.schema([("n", pa.int64()), ("AREA", pa.string())])  # SQLite ignores case
+    for options in ({"table": "t"}, {"query": "SELECT * FROM t"}, {"table": "t", "growing": "n"}):
+        for ask in ("check", "discover"):
+            error = refusal(getattr(opened(tmp_path, "sqlite", schema=wrong, **options), ask))
+            assert error.code == "HR-INPUT-005" and "'aera'" in error.message
+            assert "n, area" in str(error.hint)
+    source = opened(tmp_path, "sqlite", until="end", schema=right, table="t", growing="n")
+    assert values(read_to_end(source), "AREA") == ["north"]
+
+
+def test_a_column_of_sqlite_that_is_dropped_is_noticed(tmp_path):
+    where, clock = database("sqlite", tmp_path), ManualClock(0)
+    run(where, "CREATE TABLE t (n INTEGER, area TEXT)", "INSERT INTO t VALUES (1, 'north')")
+    schema = pa.schema([("n", pa.int64()), ("area", pa.string())])
+
+    def start() -> Source:
+        return opened(tmp_path, "sqlite", schema=schema, table="t", growing="n", clock=clock)
+
+    source = start()
+    source.discover()
+    run(where, "ALTER TABLE t RENAME COLUMN area TO region", "INSERT INTO t VALUES (2, 'south')")
+    clock.advance(2_000)
+    assert refusal(source.discover).code == "HR-SQL-004"  # while it runs
+    source.close()
+    assert refusal(start().check).code == "HR-INPUT-005"
+    run(where, "ALTER TABLE t RENAME COLUMN region TO area")
+    source = start()
+    clock.advance(2_000)
+    source.discover()
+    run(where, "ALTER TABLE t RENAME COLUMN n TO m", "INSERT INTO t VALUES (3, 'west')")
+    clock.advance(2_000)
+    assert refusal(source.discover).code == "HR-SQL-004"
+    assert values(source, "area") == ["north", "south"]

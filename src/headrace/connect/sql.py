@@ -137,6 +137,10 @@ class Connection(ABC):
     def describe(self, query: str, declared: pa.Schema | None) -> pa.Schema:
         """The columns of a query, as Headrace holds them; `Unmapped` if one has no exact type."""
 
+    def names(self, query: str) -> list[str]:
+        """The names of the columns of a query."""
+        return list(self.describe(query, None).names)
+
     @abstractmethod
     def fetch(self, query: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """The rows of a query, in these columns."""

@@ -137,7 +137,8 @@ class Sqlite(Connection):
 
     def describe(self, query: str, declared: pa.Schema | None) -> pa.Schema:
         if declared is not None:
-            return declared
+            there = {name.lower() for name in self.names(query)}  # as SQLite, ignoring case
+            return pa.schema([f for f in declared if f.name.lower() in there])
         table = re.fullmatch(r'SELECT \* FROM ("(?:[^"]|"")+")', query)
         if table is None:
             hint = 'Pass them: schema="id bigint, name string".'
@@ -146,10 +147,16 @@ class Sqlite(Connection):
         rows = self.run("SELECT name, type FROM pragma_table_info($1)", name)
         return pa.schema([pa.field(n, _kind(n, declared_type)) for n, declared_type in rows])
 
-    def fetch(self, query: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        names = ", ".join(map(quoted, schema.names))
+    def names(self, query: str) -> list[str]:
         with _failures():
-            cursor = self._connection.execute(f"SELECT {names} FROM ({query})")
+            cursor = self._connection.execute(f"SELECT * FROM ({query}) LIMIT 0")
+            return [name for name, *_ in cursor.description]
+
+    def fetch(self, query: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        # q: a bare name in double quotes is a text where there is no such column
+        names = ", ".join(f"q.{quoted(name)}" for name in schema.names)
+        with _failures():
+            cursor = self._connection.execute(f"SELECT {names} FROM ({query}) AS q")
             while rows := cursor.fetchmany(_BATCH):
                 columns = zip(*rows, strict=True)
                 arrays = [_array(list(c), f) for c, f in zip(columns, schema, strict=True)]

@@ -33,7 +33,7 @@ from headrace.connect.sql import (
 )
 from headrace.errors import HeadraceError, InputError
 from headrace.schema import ddl_type
-from headrace.sources.columns import conform, fit
+from headrace.sources.columns import conform, fit, missing_column
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
@@ -213,7 +213,11 @@ class SqlSource(StoredSource):
         if self._declared is not None:
             names = listed(self._wanted)
             query = f"SELECT {names} FROM ({query}) AS q" if c.dialect != "sqlite" else query
-        return c.describe(query, self._declared)
+        found = c.describe(query, self._declared)
+        for field in self._declared or ():
+            if field.name not in found.names:
+                raise missing_column(self.what, field.name, c.names(query))
+        return found
 
     @property
     def _wanted(self) -> list[str]:
@@ -328,7 +332,7 @@ class GrowingSource(SqlSource):
         if last is not None:
             value = _literal(last.column(self._growing)[0].as_py())
             query = f"SELECT * FROM ({query}) AS q WHERE {self._column} > {value}"
-        some = f"SELECT count(*) FROM (SELECT 1 FROM ({query}) AS r LIMIT 1) AS s"
+        some = f"SELECT count(*) FROM (SELECT 1 FROM ({query}) AS q LIMIT 1) AS s"
         return bool(self._look(lambda c: c.run(some))[0][0])
 
     def ended(self, split: str, offset: int) -> bool:
@@ -360,7 +364,7 @@ class GrowingSource(SqlSource):
             self._recent = [] if last is None else last.column(self._growing).to_pylist()
         if self._pending is None:
             self._refuse_late(c)
-            ((newest,),) = c.run(f"SELECT max({self._column}) FROM ({self._after()}) AS r")
+            ((newest,),) = c.run(f"SELECT max({self._column}) FROM ({self._after()}) AS q")
             newest = self._value(newest)
             if self.bounded and self._until is None:
                 self._until = newest
@@ -382,14 +386,14 @@ class GrowingSource(SqlSource):
         assert self._recent is not None
         bound = f"{self._column} <= {_literal(newest)}"
         some = c.run(
-            f"SELECT {self._column} FROM ({self._after()}) AS r WHERE {bound} "
+            f"SELECT {self._column} FROM ({self._after()}) AS q WHERE {bound} "
             f"ORDER BY 1 LIMIT 1 OFFSET {MOST_AT_ONCE - 1}"
         )
         if some:
             bound = f"{self._column} <= {_literal(self._value(some[0][0]))}"
         schema = self.rows_stored.schema
         assert schema is not None
-        query = f"SELECT * FROM ({self._after()}) AS r WHERE {bound}"
+        query = f"SELECT * FROM ({self._after()}) AS q WHERE {bound}"
         tables = list(c.fetch(query, schema))
         rows = pa.concat_tables([schema.empty_table(), *tables]).sort_by(self._growing)
         self.rows_stored.add(rows)
@@ -400,7 +404,7 @@ class GrowingSource(SqlSource):
         """Raise InputError if a row has appeared before the position, or has no value."""
         assert self._recent is not None
         ((blank,),) = c.run(
-            f"SELECT count(*) FROM (SELECT 1 FROM ({self._query}) AS r "
+            f"SELECT count(*) FROM (SELECT 1 FROM ({self._query}) AS q "
             f"WHERE {self._column} IS NULL LIMIT 1) AS s"
         )
         if blank:
@@ -415,7 +419,7 @@ class GrowingSource(SqlSource):
         if first == last:
             return
         ((found,),) = c.run(
-            f"SELECT count(*) FROM ({self._query}) AS r WHERE {self._column} > {_literal(first)} "
+            f"SELECT count(*) FROM ({self._query}) AS q WHERE {self._column} > {_literal(first)} "
             f"AND {self._column} <= {_literal(last)}"
         )
         stored = sum(value > first for value in self._recent)
@@ -430,7 +434,8 @@ class GrowingSource(SqlSource):
 
     @property
     def _column(self) -> str:
-        return quoted(self._growing)
+        """The column of a query that is named q: SQLite takes a bare name that is gone as text."""
+        return f"q.{quoted(self._growing)}"
 
     @property
     def _last(self) -> Any:
