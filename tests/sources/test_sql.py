@@ -253,3 +253,27 @@ def test_a_column_of_sqlite_that_is_dropped_is_noticed(tmp_path):
     clock.advance(2_000)
     assert refusal(source.discover).code == "HR-SQL-004"
     assert values(source, "area") == ["north", "south"]
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM {} WHERE n = 2", "UPDATE {} SET n = 3 WHERE n = 2"]
+)
+@pytest.mark.parametrize("until", [None, "end"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_newest_row_may_go_while_it_settles(tmp_path, dialect, change, until):
+    table, where = new_table(dialect), database(dialect, tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint)", f"INSERT INTO {table} VALUES (1), (2)")
+    clock, options = ManualClock(0), {"table": table, "growing": "n", "settle": "10s"}
+    source = opened(tmp_path, dialect, until, clock=clock, **options)
+    source.discover()
+    run(where, change.format(table))
+    clock.advance(11_000)
+    source.discover()
+    if until:
+        assert values(source) == [1] and source.ended(SPLIT, 1)
+        return
+    run(where, f"INSERT INTO {table} VALUES (4)")
+    for _ in range(4):
+        clock.advance(11_000)
+        source.discover()
+    assert values(source) == ([1, 4] if change.startswith("DELETE") else [1, 3, 4])

@@ -376,21 +376,24 @@ class GrowingSource(SqlSource):
         newest, writers, since = self._pending
         if now - since < self._settle or (writers and writers & self._writers(c)):
             return
-        self._take(c, newest)
-        if self._last == newest:
+        if self._take(c, newest):
             self._pending = None
             self._done = self.bounded
 
-    def _take(self, c: Connection, newest: Any) -> None:
-        """Store the next rows up to `newest`; all rows of a value at once."""
+    def _take(self, c: Connection, newest: Any) -> bool:
+        """Store the next rows up to `newest`, all rows of a value at once; whether that is all.
+
+        The newest row itself may be gone by now.
+        """
         assert self._recent is not None
-        bound = f"{self._column} <= {_literal(newest)}"
+        bound, until = f"{self._column} <= {_literal(newest)}", newest
         some = c.run(
             f"SELECT {self._column} FROM ({self._after()}) AS q WHERE {bound} "
             f"ORDER BY 1 LIMIT 1 OFFSET {MOST_AT_ONCE - 1}"
         )
         if some:
-            bound = f"{self._column} <= {_literal(self._value(some[0][0]))}"
+            until = self._value(some[0][0])
+            bound = f"{self._column} <= {_literal(until)}"
         schema = self.rows_stored.schema
         assert schema is not None
         query = f"SELECT * FROM ({self._after()}) AS q WHERE {bound}"
@@ -399,6 +402,7 @@ class GrowingSource(SqlSource):
         self.rows_stored.add(rows)
         point("source.growing.added")
         self._recent = [*self._recent, *rows.column(self._growing).to_pylist()][-LOOKED_BACK:]
+        return bool(until == newest)
 
     def _refuse_late(self, c: Connection) -> None:
         """Raise InputError if a row has appeared before the position, or has no value."""
