@@ -277,3 +277,24 @@ def test_the_newest_row_may_go_while_it_settles(tmp_path, dialect, change, until
         clock.advance(11_000)
         source.discover()
     assert values(source) == ([1, 4] if change.startswith("DELETE") else [1, 3, 4])
+
+
+def test_a_dollar_in_the_text_of_a_query_of_sqlite_is_no_parameter(tmp_path):
+    where = database("sqlite", tmp_path)
+    run(
+        where,
+        'CREATE TABLE "us$1" (n INTEGER, v TEXT)',
+        "INSERT INTO \"us$1\" VALUES (1, '$5'), (2, '?5'), (3, '$5')",
+    )
+    assert run(where, "SELECT name FROM sqlite_schema") == [("us$1",)]
+    schema = pa.schema([("n", pa.int64()), ("v", pa.string())])
+    query = "SELECT * FROM \"us$1\" WHERE v = '$5'"
+    for i, options in enumerate(({"query": query}, {"query": query, "growing": "n"})):
+        source = opened(tmp_path, "sqlite", "end", schema=schema, **options)
+        assert values(read_to_end(source)) == [1, 3]
+        assert values(source, "v") == ["$5", "$5"]
+        source.close()
+        run(where, "SELECT 1")
+        (tmp_path / "job").rename(tmp_path / f"job{i}")
+    source = opened(tmp_path, "sqlite", "end", table="us$1", growing="n")
+    assert values(read_to_end(source)) == [1, 2, 3]

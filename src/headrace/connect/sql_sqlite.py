@@ -30,6 +30,8 @@ from headrace.schema import TIMESTAMP, ddl_type
 _PATIENCE = 5.0  # seconds for a lock, in the library itself
 _BATCH = 50_000  # rows
 _ISO = "%Y-%m-%dT%H:%M:%SZ"  # with microseconds, as the column has them
+# names and texts in quotes, which are left as they are, or a place for a value
+_PLACE = re.compile(r"""(?:"[^"]*"|'[^']*'|\w\$)+|\$(\d+)""")
 # by the declared type, without its length
 _KINDS: dict[str, pa.DataType] = {
     **dict.fromkeys(
@@ -62,8 +64,10 @@ class Sqlite(Connection):
             self._connection.execute("PRAGMA synchronous = FULL")
 
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        if values:  # else there are no places for them, and a $1 is the user's own text
+            sql = _PLACE.sub(lambda m: f"?{m[1]}" if m[1] else m[0], sql)
         with _failures():
-            return self._connection.execute(re.sub(r"\$(\d+)", r"?\1", sql), values).fetchall()
+            return self._connection.execute(sql, values).fetchall()
 
     def begin(self) -> None:
         self.run("BEGIN IMMEDIATE")
