@@ -298,3 +298,33 @@ def test_a_dollar_in_the_text_of_a_query_of_sqlite_is_no_parameter(tmp_path):
         (tmp_path / "job").rename(tmp_path / f"job{i}")
     source = opened(tmp_path, "sqlite", "end", table="us$1", growing="n")
     assert values(read_to_end(source)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("restarted", ["", "restarted", "after a commit"])
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_late_row_is_noticed_where_all_rows_share_a_value(
+    tmp_path, dialect, rows, restarted, monkeypatch
+):
+    from headrace.sources import sql
+
+    monkeypatch.setattr(sql, "LOOKED_BACK", 4)
+    table, where = new_table(dialect), database(dialect, tmp_path)
+    run(where, f"CREATE TABLE {table} (n bigint)")
+    for n in [5] * rows:
+        run(where, f"INSERT INTO {table} VALUES ({n})")
+    clock = ManualClock(0)
+    source = opened(tmp_path, dialect, table=table, growing="n", clock=clock)
+    for _ in range(3):
+        source.discover()
+        clock.advance(2_000)
+    assert values(source) == [5] * rows
+    if restarted:
+        if restarted == "after a commit":
+            source.commit({SPLIT: rows})
+        source.close()
+        source = opened(tmp_path, dialect, table=table, growing="n", clock=clock)
+        source.discover()
+        clock.advance(2_000)
+    run(where, f"INSERT INTO {table} VALUES (5)")
+    assert refusal(source.discover).code == "HR-SQL-012"

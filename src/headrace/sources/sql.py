@@ -11,6 +11,7 @@ for up to a value that has settled: nobody who may still add a row before it is 
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -276,7 +277,9 @@ class GrowingSource(SqlSource):
         super().__init__(o, database)
         self.bounded = o.bounded
         self._pending: tuple[Any, frozenset[str], int] | None = None
-        self._recent: list[Any] | None = None  # the last values that are stored, in order
+        self._last: Any = None  # the last value that is stored
+        # the last values that are stored, in order; of each, one for every row that has it
+        self._recent: list[Any] | None = None
         self._until: Any = None  # of a bounded input: the last value it reads
         self._done = False
         self._next = 0
@@ -360,8 +363,7 @@ class GrowingSource(SqlSource):
         if self._recent is None:
             self._check_growing(schema := self._described(c))
             self.rows_stored.begin(schema)
-            last = self.rows_stored.last(LOOKED_BACK)
-            self._recent = [] if last is None else last.column(self._growing).to_pylist()
+            self._recent = self._look_back(c)
         if self._pending is None:
             self._refuse_late(c)
             ((newest,),) = c.run(f"SELECT max({self._column}) FROM ({self._after()}) AS q")
@@ -401,8 +403,29 @@ class GrowingSource(SqlSource):
         rows = pa.concat_tables([schema.empty_table(), *tables]).sort_by(self._growing)
         self.rows_stored.add(rows)
         point("source.growing.added")
-        self._recent = [*self._recent, *rows.column(self._growing).to_pylist()][-LOOKED_BACK:]
+        recent = [*self._recent, *rows.column(self._growing).to_pylist()]
+        if recent:
+            self._last = recent[-1]
+            cut = bisect_left(recent, recent[max(0, len(recent) - LOOKED_BACK)])
+            self._recent = recent[cut:]
         return bool(until == newest)
+
+    def _look_back(self, c: Connection) -> list[Any]:
+        """The values before the position, as after the last run."""
+        rows, (_, end) = LOOKED_BACK, self.rows_stored.bounds()
+        while (last := self.rows_stored.last(rows)) is not None:
+            values = last.column(self._growing).to_pylist()
+            self._last = values[-1]
+            if len(values) == end:
+                return values
+            if later := values[bisect_right(values, values[0]) :]:
+                return later  # without the first value, of which there may have been more rows
+            if len(values) < rows:  # the others are forgotten: as many as there are now
+                bound = f"{self._column} = {_literal(self._last)}"
+                ((now,),) = c.run(f"SELECT count(*) FROM ({self._query}) AS q WHERE {bound}")
+                return [self._last] * int(now)
+            rows *= 2
+        return []
 
     def _refuse_late(self, c: Connection) -> None:
         """Raise InputError if a row has appeared before the position, or has no value."""
@@ -419,14 +442,11 @@ class GrowingSource(SqlSource):
             )
         if not self._recent:
             return
-        first, last = self._recent[0], self._recent[-1]
-        if first == last:
-            return
-        ((found,),) = c.run(
-            f"SELECT count(*) FROM ({self._query}) AS q WHERE {self._column} > {_literal(first)} "
-            f"AND {self._column} <= {_literal(last)}"
-        )
-        stored = sum(value > first for value in self._recent)
+        first, last, stored = self._recent[0], self._recent[-1], len(self._recent)
+        bound = f"{self._column} <= {_literal(last)}"
+        if stored < self.latest(SPLIT):  # there were more before
+            bound += f" AND {self._column} >= {_literal(first)}"
+        ((found,),) = c.run(f"SELECT count(*) FROM ({self._query}) AS q WHERE {bound}")
         if found > stored:
             raise InputError(
                 "HR-SQL-012",
@@ -440,10 +460,6 @@ class GrowingSource(SqlSource):
     def _column(self) -> str:
         """The column of a query that is named q: SQLite takes a bare name that is gone as text."""
         return f"q.{quoted(self._growing)}"
-
-    @property
-    def _last(self) -> Any:
-        return self._recent[-1] if self._recent else None
 
     def _after(self) -> str:
         if self._last is None:
