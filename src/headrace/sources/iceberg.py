@@ -47,7 +47,7 @@ class IcebergSource(LakeSource):
         self._ids = columns_of(table)
         self._files = dict(table.io.properties)  # how its files are opened, with secrets
         self._location = table.metadata.location
-        self._last: int | None = None  # the snapshot that was the newest at the last look
+        self._last: Any = None  # the snapshot that was the newest at the last look
         super().__init__(o, read_schema(o, self.what, plain_columns(self._ids)))
 
     @property
@@ -82,17 +82,36 @@ class IcebergSource(LakeSource):
         snapshot = table.current_snapshot()
         if snapshot is None:
             return 0 if known is None else known
-        if self._last not in (None, snapshot.snapshot_id):
-            line = [s.snapshot_id for s in _line(table)]
-            if self._last not in line and table.snapshot_by_id(self._last) is not None:
-                number = table.snapshot_by_id(self._last).sequence_number
-                raise self.rewritten(number, "was rolled back")
-        self._last = snapshot.snapshot_id
+        if self._last is not None and self._last.snapshot_id != snapshot.snapshot_id:
+            self._check_follows(table, self._last)
+        self._last = snapshot
         return max(int(snapshot.sequence_number), known or 0)
+
+    def _check_follows(self, table: Any, last: Any) -> None:
+        """Raise unless the main branch has grown from a snapshot, as far as it is there."""
+        line = list(_line(table))
+        if last.snapshot_id in (s.snapshot_id for s in line):
+            return
+        if line[-1].sequence_number < last.sequence_number:
+            raise self.rewritten(last.sequence_number, "was rolled back")
+        if line[-1].parent_snapshot_id != last.snapshot_id:
+            raise self.expired(f"what followed version {last.sequence_number}")
+
+    def check_history(self, version: int) -> None:
+        """A sequence number is used once: a snapshot of the main branch must have it still."""
+        for snapshot in _line(self._table()):
+            if snapshot.sequence_number == version:
+                return
+            if snapshot.sequence_number < version:
+                raise self.rewritten(version, "was rolled back")
 
     def load(self, number: int) -> LakeStep:
         version, table = number // 2, self._table()
-        snapshot = self._snapshot_at(table, version, exact=number != snapshot_of(version))
+        snapshot = self._snapshot_at(table, version)
+        if snapshot is None and number == snapshot_of(version) and version:
+            if version == self._options.get("version"):
+                raise self.expired(f"the snapshot of version {version}")
+            raise self.rewritten(version, "was rolled back")
         if snapshot is None:
             return LakeStep(number, ())
         with self._as_input():
@@ -100,13 +119,13 @@ class IcebergSource(LakeSource):
                 return LakeStep(number, tuple(self._snapshot(table, snapshot)))
             return LakeStep(number, tuple(self._commit(table, snapshot)))
 
-    def _snapshot_at(self, table: Any, version: int, exact: bool) -> Any:
+    def _snapshot_at(self, table: Any, version: int) -> Any:
         """The snapshot of a version on the main branch; None if that version was no commit."""
         for snapshot in _line(table):
             if snapshot.sequence_number == version:
                 return snapshot
             if snapshot.sequence_number < version:
-                return None if exact else snapshot
+                return None
         if version == 0:
             return None
         # the oldest snapshot that is there is younger, whatever its parent was

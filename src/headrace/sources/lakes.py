@@ -105,6 +105,9 @@ class LakeSource(Source):
     def check_table(self) -> None:
         """Raise InputError if the table cannot be read, or does not fit the schema."""
 
+    def check_history(self, version: int) -> None:
+        """Raise InputError if a version that was read is not what the table has grown from."""
+
     @abstractmethod
     def newest(self, known: int | None) -> int:
         """The newest version; at least `known`, and cheap if it is that."""
@@ -124,6 +127,7 @@ class LakeSource(Source):
         self._stored()
         for offset in offsets.values():
             number, row = split_offset(offset)
+            self.check_history(number // 2)
             newest = self.newest(None)
             if number // 2 > newest:
                 refuse_shorter(self.what, offset, offset_of(commit_of(newest), 0))
