@@ -210,6 +210,39 @@ def test_what_was_read_may_expire_while_the_job_runs_but_not_what_followed(tmp_p
     assert refusal(read, source, end).code == "HR-LAKE-012"  # it might be another line
 
 
+@pytest.mark.parametrize("renewed", [True, False])
+def test_a_column_that_is_dropped_while_the_job_runs_is_refused(tmp_path, renewed):
+    from pyiceberg.types import StringType
+
+    table = made(tmp_path)
+    table.append(rows(1))
+    source = opened(tmp_path)
+    _, end = read(source)
+    with table.update_schema() as change:
+        change.delete_column("name")
+    if renewed:
+        with table.update_schema() as change:
+            change.add_column("name", StringType())
+    table.append(rows(2) if renewed else rows(2).select(["n"]))
+    error = refusal(read, source, end)
+    assert error.code == "HR-INPUT-005" and "'name'" in error.message
+
+
+def test_a_column_that_is_renamed_or_added_while_the_job_runs_is_no_matter(tmp_path):
+    from pyiceberg.types import StringType
+
+    table = made(tmp_path)
+    table.append(rows(1))
+    source = opened(tmp_path)
+    _, end = read(source)
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+    with table.update_schema() as change:
+        change.add_column("more", StringType())
+    table.append(pa.table({"n": [2], "title": ["t"], "more": ["m"]}))
+    assert read(source, end)[0] == [{"n": 2, "name": "t"}]
+
+
 def test_a_table_that_was_made_again_is_another(tmp_path):
     made(tmp_path).append(rows(1))
     source = opened(tmp_path)

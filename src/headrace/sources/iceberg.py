@@ -23,7 +23,7 @@ from headrace.connect.iceberg import (
     part,
 )
 from headrace.errors import InputError
-from headrace.sources.columns import fit, plain
+from headrace.sources.columns import fit, missing_column, plain
 from headrace.sources.contract import InputRequest, Source, refuse_unknown
 from headrace.sources.lakes import (
     ADDED,
@@ -114,10 +114,24 @@ class IcebergSource(LakeSource):
             raise self.rewritten(version, "was rolled back")
         if snapshot is None:
             return LakeStep(number, ())
+        self._check_ids(columns_of(table))
         with self._as_input():
             if number == snapshot_of(version):
                 return LakeStep(number, tuple(self._snapshot(table, snapshot)))
             return LakeStep(number, tuple(self._commit(table, snapshot)))
+
+    def _check_ids(self, there: pa.Schema) -> None:
+        """Raise if a column that is read was dropped; another of its name is not the same."""
+        by_id = {f.metadata[_ID]: f for f in there}
+        for field in self._ids:
+            if field.name not in self.schema.names:
+                continue
+            now = by_id.get(field.metadata[_ID])
+            if now is None:
+                others = [f.name for f in there if f.name != field.name]
+                raise missing_column(self.what, field.name, others)
+            if not _same_ids(field.type, now.type):
+                raise self._unreadable(f"has dropped or renamed a field in column {field.name!r}")
 
     def _snapshot_at(self, table: Any, version: int) -> Any:
         """The snapshot of a version on the main branch; None if that version was no commit."""
