@@ -288,6 +288,35 @@ def test_a_member_whose_session_ended_cannot_commit_over_its_successor(embedded,
     new.close()
 
 
+def test_a_refused_commit_of_a_partition_that_is_not_held_skips_no_record(log):
+    fill(log, partitions=1, rows=10)
+    seen = []
+    with hr.Consumer("t", "g", log=log) as consumer:
+        for record in consumer.records("50ms"):
+            seen.append(record.offset)
+            if record.offset == 3:
+                assert refusal(consumer.commit, {("t", 7): 1}).code == "HR-LOG-021"
+                assert consumer.positions() == {T0: 4}
+    assert seen == list(range(10))
+    assert log.group("g").committed == {T0: 10}
+
+
+def test_what_was_iterated_when_the_member_was_lost_is_read_again(embedded, monkeypatch):
+    fill(embedded, partitions=1, rows=10)
+    old = hr.Consumer("t", "g", log=embedded, session="100ms")
+    records = iter(old)
+    assert [next(records).offset for _ in range(3)] == [0, 1, 2]
+    with monkeypatch.context() as patch:
+        patch.setattr(HEARTBEAT, lambda self: None)
+        new = hr.Consumer("t", "g", log=embedded, session="1h")
+        assert len(new.poll("20s", max_rows=2)) == 2
+        new.close()
+    assert refusal(old.commit).code == "HR-LOG-021"
+    assert [r.offset for r in old.records("50ms")] == list(range(2, 10))
+    old.close()
+    assert embedded.group("g").committed == {T0: 10}
+
+
 def test_a_lost_partition_that_comes_back_goes_on_where_the_other_was(embedded, monkeypatch):
     fill(embedded, partitions=1, rows=10)
     old = hr.Consumer("t", "g", log=embedded, session="100ms")

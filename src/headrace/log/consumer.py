@@ -73,10 +73,7 @@ class Consumer:
         self._check()
         if max_rows < 1:
             raise LogError("HR-LOG-019", f"cannot use max_rows={max_rows!r}", "Give 1 or more.")
-        if self._records is not None:  # the rest of a batch that was iterated comes again
-            self._records = None
-            for place, offset in self._returned.items():
-                self._client.seek(place, offset)
+        self._rewind()
         return self._poll(millis(timeout) / 1_000, max_rows)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -96,7 +93,8 @@ class Consumer:
         """Store for the group how far it is: everything returned so far, or these offsets.
 
         An offset is that of the next record to read. Durable when this returns. HR-LOG-021: another
-        member has taken over; nothing was stored, and what was not committed is read again.
+        member has taken over, and what was not committed is read again; or one of these offsets is
+        of a partition that this consumer does not hold. Nothing was stored.
         """
         self._check()
         if self._group is None:
@@ -118,9 +116,9 @@ class Consumer:
         try:
             self._client.commit(wanted)
         except LogError as error:
-            if error.code != "HR-LOG-021":
-                raise
-            self._processed, self._returned, self._records = {}, {}, None
+            if error.code == "HR-LOG-021" and positions is None:
+                self._rewind()
+                self._processed, self._returned = {}, {}
             raise
         for place, offset in wanted.items():
             if self._processed.get(place) == offset:
@@ -230,6 +228,16 @@ class Consumer:
             return self._next(timeout)
         self._returned[TopicPartition(record.topic, record.partition)] = record.offset + 1
         return record
+
+    def _rewind(self) -> None:
+        """The rest of a batch that is being iterated comes again with the next poll."""
+        if self._records is None:
+            return
+        self._records = None
+        assigned = self._client.assignment()
+        for place, offset in self._returned.items():
+            if place in assigned:
+                self._client.seek(place, offset)
 
     def _settle(self) -> None:
         """What was returned so far counts as processed."""
