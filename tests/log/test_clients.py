@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -110,6 +112,46 @@ def test_records_with_a_partition_and_records_with_a_key_stay_in_order(log):
                for v in by_partition.values())  # fmt: skip
     assert b"last" in by_partition[0]
     assert sum(map(len, by_partition.values())) == 21
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+@pytest.mark.parametrize("all_at_once", [False, True])
+def test_what_the_caller_fills_again_was_sent_as_it_was(log, transaction, all_at_once):
+    log.create("bytes")
+    log.create("typed", 1, "n long, inner struct<m long>, many array<long>, raw binary")
+    d, inner, many, raw, key = {}, {}, [0], bytearray(b"0"), bytearray(b"0")
+    whole: list = []
+    numbers = pd.DataFrame({"n": [0.0, 0.0]})
+    log.create("numbers", 1, "n double")
+    with hr.Producer(log) as producer, producer.transaction() if transaction else nullcontext():
+        for n in range(5):
+            d["n"], inner["m"], many[0], raw[0], key[0] = n, n, n, 48 + n, 48 + n
+            typed = d | {"inner": inner, "many": many, "raw": raw}
+            for row, topic in ((d, "bytes"), (typed, "typed")):
+                if all_at_once:
+                    whole[:] = [row]
+                    keys = [key] if topic == "bytes" else None
+                    producer.send_all(topic, whole, key=keys)
+                else:
+                    producer.send(topic, row, key=key if topic == "bytes" else None)
+            numbers.loc[:, "n"] = float(n)
+            producer.send_all("numbers", numbers)
+            producer.send("bytes", raw, key=memoryview(key))
+    found = pa.concat_tables(t for _, t in log.read("bytes", 0, 0))
+    expected = [(b"%d" % n, v % n) for n in range(5) for v in (b'{"n": %d}', b"%d")]
+    pairs = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
+    assert sorted(pairs) == sorted(expected)
+    rows = [r for _, t in log.read("typed", 0, 0) for r in t.to_pylist()]
+    assert rows == [{"n": n, "inner": {"m": n}, "many": [n], "raw": b"%d" % n} for n in range(5)]
+    values = [v for _, t in log.read("numbers", 0, 0) for v in t["n"].to_pylist()]
+    assert values == [float(n) for n in range(5) for _ in range(2)]
+
+
+def test_a_record_that_cannot_be_copied_is_refused_when_it_is_sent(log):
+    log.create("t")
+    with hr.Producer(log) as producer:
+        error = refusal(producer.send, "t", {"lock": threading.Lock()})
+    assert error.code == "HR-LOG-006" and "dict" in error.message
 
 
 def test_headers_are_refused_where_they_cannot_be_stored(embedded):

@@ -33,7 +33,9 @@ from headrace.log.clients import (
 from headrace.log.consumer_groups import CommittedOffset, GroupFiles, GroupMember, Heartbeat, fenced
 from headrace.log.contract import APPEND_TIME, OFFSET, Records, TopicInfo
 from headrace.log.embedded import EmbeddedLog
-from headrace.log.partitioning import by_key
+from headrace.log.partitioning import by_key, keys_of
+from headrace.log.sent_copies import copied, copied_records
+from headrace.rows import LEAVES
 
 _ROWS = 16_384  # records of a topic that are appended at once
 _LINGER = 0.005  # seconds after which a few are
@@ -71,8 +73,8 @@ class _Buffer:
         self.keyed = self.placed = False
 
     def add(self, value: Any, key: Any, partition: int | None) -> None:
-        self.values.append(value)
-        self.keys.append(key)
+        self.values.append(value if type(value) in LEAVES else copied(value))
+        self.keys.append(key if type(key) in LEAVES else copied(key))
         self.keyed |= key is not None
         self.partitions.append(-1 if partition is None else partition)
         self.placed |= partition is not None
@@ -138,8 +140,10 @@ class EmbeddedProducer:
         self, topic: str, records: Records, key: str | Sequence[Any] | None, partition: int | None
     ) -> None:
         arguments: dict[str, Any] = {"key": key, "partition": partition}
-        if self._transaction is not None:
-            self._collect().append((topic, records, arguments))
+        if self._transaction is not None:  # the caller may change them before it ends
+            keys = keys_of(topic, key)
+            arguments["key"] = copied(keys) if type(keys) is list else keys
+            self._collect().append((topic, copied_records(topic, records), arguments))
             return
         self._append_waiting()
         self._raise()
