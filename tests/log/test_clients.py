@@ -93,6 +93,34 @@ def test_a_record_that_does_not_fit_is_an_error_and_the_others_are_appended(log)
     producer.close()
 
 
+@pytest.mark.parametrize("bad", [{"key": None}, {"key": "x", "partition": 7}])
+def test_records_beside_one_without_a_key_or_partition_are_appended(log, bad, monkeypatch):
+    monkeypatch.setattr("headrace.log.embedded_clients._LINGER", 1)  # all in one append
+    log.create("t", 2, compact=True)
+    producer = hr.Producer(log)
+    for n in range(10):
+        producer.send("t", b"%d" % n, **(bad if n == 4 else {"key": f"k{n}"}))
+    assert refusal(producer.flush).code in ("HR-LOG-012", "HR-LOG-031")
+    producer.close()
+    found = [int(r.value) for r in hr.Consumer("t", log=log).records("0s")]
+    assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_a_send_that_reports_an_earlier_record_sends_its_own(log):
+    log.create("t", 1, SCHEMA)
+    producer = hr.Producer(log)
+    for send in (
+        lambda n: producer.send("t", ("a", n)),
+        lambda n: producer.send_all("t", [("a", n)]),
+    ):
+        producer.send("t", ("a", "bad"))
+        producer._client._append_waiting()  # as the thread does after a moment
+        assert refusal(send, 1).code == "HR-LOG-006"
+        send(2)
+    producer.close()
+    assert [r["n"] for _, t in log.read("t", 0, 0) for r in t.to_pylist()] == [1, 2, 1, 2]
+
+
 def type_of_buffer():
     from headrace.log.embedded_clients import _Buffer
 

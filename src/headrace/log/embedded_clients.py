@@ -40,6 +40,7 @@ from headrace.rows import LEAVES
 _ROWS = 16_384  # records of a topic that are appended at once
 _LINGER = 0.005  # seconds after which a few are
 _SHORTEST, _LONGEST = 0.000_5, 0.02  # seconds between looks at the end of the topics
+_OF_ONE = ("HR-LOG-006", "HR-LOG-012", "HR-LOG-031")  # what one record may be refused for
 _IDLE = 0.5  # seconds between looks whether a producer is still in use
 _BEAT, _BEATS = 0.25, 4  # seconds between heartbeats, and how many there are in a session
 
@@ -122,8 +123,6 @@ class EmbeddedProducer:
                 f"topic '{topic}' of the embedded log cannot hold headers",
                 "Make them columns of a typed topic, or fields of the value.",
             )
-        if self._error is not None:
-            self._raise()
         if self._transaction is not None:
             self._collected.setdefault(topic, _Buffer()).add(value, key, partition)
             return
@@ -135,6 +134,8 @@ class EmbeddedProducer:
             buffer.add(value, key, partition)
         if len(buffer.values) >= _ROWS:
             self._append_waiting()
+        if self._error is not None:  # of records before this one, which is sent nevertheless
+            self._raise()
 
     def send_all(
         self, topic: str, records: Records, key: str | Sequence[Any] | None, partition: int | None
@@ -146,8 +147,8 @@ class EmbeddedProducer:
             self._collect().append((topic, copied_records(topic, records), arguments))
             return
         self._append_waiting()
-        self._raise()
         self._log.append(topic, records, **arguments)
+        self._raise()
 
     def flush(self) -> None:
         self._append_waiting()
@@ -193,7 +194,7 @@ class EmbeddedProducer:
         try:
             self._log.append(topic, buffer.values, **buffer.arguments())
         except LogError as error:
-            if error.code != "HR-LOG-006" or len(buffer.values) == 1:
+            if error.code not in _OF_ONE or len(buffer.values) == 1:
                 raise
             self._one_by_one(topic, buffer)
 
@@ -207,7 +208,7 @@ class EmbeddedProducer:
             try:
                 self._log.append(topic, [value], **one.arguments())
             except LogError as error:
-                if error.code != "HR-LOG-006":
+                if error.code not in _OF_ONE:
                     raise
                 failure = failure or error
         if failure is not None:
