@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ class EventServer(ThreadingHTTPServer):
         self.events, self.each, self.stays = list(events), each, stays
         self.asked: list[dict[str, str]] = []
         self.status = 200
+        self.headers = {"Content-Type": "text/event-stream; charset=utf-8"}
+        self.breaks: list[str] = []  # how the next connections end, in the middle: reset, silent
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/feed"
 
@@ -38,11 +42,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(dict(self.headers))
         self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.server.status != 200:
             return
         after = int(self.headers.get("Last-Event-ID") or 0)
         sent = 0
+        if self.server.breaks:
+            return self._break(self.server.breaks.pop(0), after)
         while sent < self.server.each:
             if after < len(self.server.events):
                 data = self.server.events[after].replace("\n", "\ndata: ")
@@ -52,6 +60,23 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(0.01)
             else:
                 return
+
+    def _break(self, how: str, after: int) -> None:
+        """Send five events, then break."""
+        for n, event in enumerate(self.server.events[after : after + 5], after + 1):
+            named = f"id: {n}\n" if "ids" in how else ""
+            self.wfile.write(f"{named}data: {event}\n\n".encode())
+        self.wfile.flush()
+        time.sleep(0.2)
+        if "silent" in how:
+            time.sleep(1.0)
+        elif "reset" in how:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+    def finish(self) -> None:
+        with suppress(OSError):
+            super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

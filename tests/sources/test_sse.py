@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import suppress
 from itertools import pairwise
 
@@ -28,6 +29,17 @@ def hasty(monkeypatch):
 
 def opened(server, folder, **options):
     return open_source(f"sse:{server.url}", SCHEMA, options=options, folder=str(folder), name="in")
+
+
+def to_the_end(server, folder, **options):
+    """The input, when its receiver has come to an end."""
+    source = open_source(
+        f"sse:{server.url}", SCHEMA, options=options, folder=str(folder), name="in", until="end"
+    )
+    with suppress(InputError):  # it may know already
+        source.latest("lines")
+    source._receiver._thread.join(20)
+    return source
 
 
 def stored(source) -> list[bytes]:
@@ -158,4 +170,42 @@ def test_other_events_are_left_out_and_their_ids_count(tmp_path):
         source = opened(server, tmp_path)
         wait_for(source, 2)
         assert len(stored(source)) == 2
+        source.close()
+
+
+@pytest.mark.parametrize("how", ["reset", "silent", "short"])
+def test_a_connection_that_breaks_is_not_the_end(tmp_path, how):
+    with serving(EVENTS) as server:
+        server.breaks = [f"{how} ids", f"{how} ids"]
+        if how == "short":  # an orderly end of the connection, before the length it has said
+            server.headers["Content-Length"] = "100000"
+            threading.Timer(0.7, server.headers.pop, ["Content-Length"]).start()
+        source = to_the_end(server, tmp_path, timeout="400ms")
+        assert source.latest("lines") == 20 and source.ended("lines", 20)
+        assert stored(source) == expected(EVENTS)
+        assert [a.get("Last-Event-ID") for a in server.asked][:3] == [None, "5", "10"]
+        source.close()
+
+
+def test_events_without_ids_that_break_off_are_an_error(tmp_path):
+    with serving(EVENTS) as server:
+        server.breaks = ["reset"]
+        source = to_the_end(server, tmp_path)
+        assert refusal(source.latest, "lines").code == "HR-HTTP-009"
+        source.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Content-Type": "text/html"},
+        {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"},
+    ],
+)
+def test_an_answer_that_is_not_events_is_refused(tmp_path, headers):
+    with serving(EVENTS) as server:
+        server.headers = headers
+        source = to_the_end(server, tmp_path)
+        assert refusal(source.latest, "lines").code == "HR-HTTP-008"
         source.close()

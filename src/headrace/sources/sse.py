@@ -100,13 +100,16 @@ class SseReceiver(BackgroundReceiver):
         while not self._stop.is_set():
             answer = self._connected(last.id)
             if answer is not None:
+                began = writer.end
                 try:
                     ended = self._events(answer, writer, last)
                 finally:
                     self._client.done()
-                if ended or (self._once and not self._stop.is_set()):
+                if ended and (self._once or answer.status == 204) and not self._stop.is_set():
                     writer.finish()
                     return
+                if self._once and not last.id and writer.end > began and not self._stop.is_set():
+                    raise _cut_off(self.place)
                 pause = self._pause
             self._stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -136,11 +139,22 @@ class SseReceiver(BackgroundReceiver):
         if answer.status not in (200, 204):
             self._client.done()
             return None
+        if answer.status == 200 and (other := _not_events(answer)):
+            self._client.done()
+            raise InputError(
+                "HR-HTTP-008",
+                f"{self.place} does not answer with events: its {other}",
+                "Check the address: it must answer with Content-Type text/event-stream, and not "
+                "compressed.",
+            )
         self._reached = True
         return answer
 
     def _events(self, answer: HTTPResponse, writer: LineWriter, last: LastEvent) -> bool:
-        """Store events until the connection ends; whether the server wants no further one."""
+        """Store events until the connection ends; whether the server has ended it.
+
+        A connection that breaks, or is silent for too long, is not ended by the server.
+        """
         if answer.status == 204:
             return True
         parser = EventParser(last.id)
@@ -150,7 +164,7 @@ class SseReceiver(BackgroundReceiver):
             except (*BROKEN, ValueError, AttributeError):  # closed, maybe by `stop`
                 return False
             if not piece:
-                return False
+                return not answer.length  # less than the length it has said: broken
             data = [d for kind, d in parser.feed(piece) if kind == self._event]
             if parser.retry is not None:
                 self._pause = min(max(parser.retry / 1000, SHORTEST_PAUSE), LONGEST_PAUSE)
@@ -160,6 +174,24 @@ class SseReceiver(BackgroundReceiver):
                     values = [d.translate(_BREAKS) for d in data] if self._lines else data
                     writer.add(pa.array(values, pa.binary()))
         return False
+
+
+def _not_events(answer: HTTPResponse) -> str:
+    """The header that says that the body is not plain text of events; empty if there is none."""
+    kind, encoding = answer.headers.get("Content-Type", ""), answer.headers.get("Content-Encoding")
+    if kind.partition(";")[0].strip().lower() != "text/event-stream":
+        return f"Content-Type is {kind!r}"
+    if encoding is not None and encoding.strip().lower() != "identity":
+        return f"Content-Encoding is {encoding!r}"
+    return ""
+
+
+def _cut_off(place: str) -> InputError:
+    return InputError(
+        "HR-HTTP-009",
+        f"the connection to {place} broke before the end, and its events have no ids to go on from",
+        "Let the server send ids; or start again with a new job folder.",
+    )
 
 
 class EventParser:
