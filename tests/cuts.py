@@ -521,6 +521,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "sources.http_endpoint": {
         "MOST_AHEAD": "how far senders may be ahead; tests/sources/test_http.py",
+        "MOST_WAITING": "bytes that may wait to be stored; tests/sources/test_http.py",
         "MOST_CONNECTIONS": "a limit that is refused",
         "_LONGEST_KEY": "a limit that is refused",
         "_PIECE": "bytes that are thrown away",

@@ -301,6 +301,60 @@ def test_a_crash_between_the_keys_and_the_lines_stores_nothing(endpoint, tmp_pat
     assert source.received.end == 1
 
 
+def test_a_disk_that_is_full_when_keys_are_stored_fails_the_input(endpoint):
+    source, client = endpoint()
+
+    def fail(name: str) -> None:
+        if name.startswith("log."):
+            raise OSError(28, "No space left on device")
+
+    with faults.hooked(fail):
+        assert client.post(b"{}", Idempotency_Key="a")[0] == 503
+        source._receiver._thread.join(20)
+    assert refusal(source.latest, "lines").code == "HR-INPUT-003"
+
+
+@pytest.mark.parametrize("where", ["storing", "receiving"])
+def test_no_thread_ends_unnoticed(endpoint, monkeypatch, where):
+    source, client = endpoint()
+
+    def fail(*of: object) -> None:
+        raise pa.ArrowInvalid("offset overflow")
+
+    if where == "storing":
+        monkeypatch.setattr(LineWriter, "add", fail)
+        assert client.post(b"{}")[0] == 503
+    else:
+        monkeypatch.setattr(http_endpoint.Endpoint, "failed", property(fail), raising=False)
+    source._receiver._thread.join(20)
+    error = refusal(source.latest, "lines")
+    assert error.code in ("HR-INPUT-003", "HR-INPUT-063") and "offset overflow" in error.message
+
+
+def test_too_many_bytes_that_wait_make_senders_wait(endpoint, monkeypatch):
+    monkeypatch.setattr(http_endpoint, "MOST_WAITING", 30)
+    source, client = endpoint()
+    go_on, found = threading.Event(), list[int]()
+
+    def wait(name: str) -> None:
+        if name == "http.keys.durable":
+            go_on.wait(20)
+
+    def send(key: str) -> None:
+        found.append(client.post(b'{"n":1, "name":"' + b"x" * 30 + b'"}', Idempotency_Key=key)[0])
+
+    threads = [threading.Thread(target=send, args=(key,)) for key in "abcdef"]
+    with faults.hooked(wait):
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        go_on.set()
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == [200, 200, 503, 503, 503, 503]  # one is stored, one waits
+    assert source.received.end == 2 and client.post(b"{}")[0] == 200
+
+
 SERVER = """
 import sys, time
 from pathlib import Path

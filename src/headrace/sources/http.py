@@ -116,6 +116,8 @@ class HttpReceiver(BackgroundReceiver):
             while not self._stop.wait(0.1):
                 if endpoint.failed is not None:
                     raise endpoint.failed
+                if not endpoint.alive:
+                    raise RuntimeError("a thread of the endpoint has ended")
 
     def _reasons(self, lines: pa.Array) -> list[tuple[int, str]]:
         """The lines that are bad, and why."""

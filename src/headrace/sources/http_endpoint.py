@@ -28,6 +28,7 @@ from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter
 
 MOST_AHEAD = 1_000_000  # lines that are stored and that the job has not read for good
+MOST_WAITING = 512 << 20  # bytes of records that wait to be stored; Arrow appends less than 2 GB
 MOST_CONNECTIONS = 256
 PATIENCE = 30.0  # seconds for the next bytes of a request
 RETRY = "1"  # seconds, as the header says
@@ -80,6 +81,7 @@ class Endpoint:
         self._writer, self._begin, self._committed = writer, writer.end, committed
         self._keys = RememberedKeys(home, writer, settings.remember)
         self._waiting: list[_Post] = []
+        self._bytes = 0  # of those that wait
         self._changed, self._stopping = threading.Condition(), False
         self._server = _listen(at, self)
         self._threads = [
@@ -107,14 +109,23 @@ class Endpoint:
 
     def full(self) -> bool:
         """Whether the job is so far behind that senders have to wait."""
+        if self._bytes >= MOST_WAITING:
+            return True
         return self._writer.end - max(self._begin, self._committed()) >= MOST_AHEAD
+
+    @property
+    def alive(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
 
     def store(self, body: _Post) -> None:
         """Store it, together with others that wait; returns when it has an answer."""
         with self._changed:
             if self._stopping or self.failed is not None:
                 return body.end(503, error="the job is stopping")
+            if self._bytes >= MOST_WAITING:
+                return body.end(503, error="the job is behind: try again")
             self._waiting.append(body)
+            self._bytes += body.lines.nbytes
             self._changed.notify_all()
         body.done.wait()
 
@@ -123,14 +134,16 @@ class Endpoint:
             with self._changed:
                 while not self._waiting and not self._stopping:
                     self._changed.wait()
-                bodies, self._waiting = self._waiting, []
+                bodies, self._waiting, self._bytes = self._waiting, [], 0
                 if not bodies:
                     return
             try:
                 if self.failed is None:
                     self._store_all(bodies)
-            except (HeadraceError, OSError) as cause:
-                self.failed = cause if isinstance(cause, HeadraceError) else _unstored(cause)
+            except HeadraceError as failed:
+                self.failed = failed
+            except BaseException as cause:  # else senders would wait for an answer for ever
+                self.failed = _unstored(cause)
             for body in bodies:
                 if not body.done.is_set():
                     body.end(503, error="it could not be stored")
@@ -164,10 +177,11 @@ def _answer_again(body: _Post, digest: int, rows: int) -> None:
         body.end(422, error="another body was posted with this Idempotency-Key")
 
 
-def _unstored(cause: OSError) -> InputError:
+def _unstored(cause: BaseException) -> InputError:
+    why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
     return InputError(
         "HR-INPUT-003",
-        f"cannot store what was posted: {(cause.strerror or str(cause)).lower()}",
+        f"cannot store what was posted: {str(why).lower()}",
         "Free some space or fix the permissions, then start the job again.",
     )
 

@@ -3,6 +3,7 @@
 The keys are in a topic beside the lines. A key is appended *before* the lines of its POST, with the
 place that these will have: so after a crash it counts if and only if the topic of lines reaches
 there. What does not count is marked so at the next start, before anything else takes its place.
+What the log refuses is an InputError.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.log import EmbeddedLog
-from headrace.sources.received import LineWriter
+from headrace.sources.received import LineWriter, as_input
 from headrace.state.faults import point
 
 TOPIC = "keys"  # at rest, as the columns
 SEGMENT = 4 << 20
+_WHAT = "the topic of idempotency keys"
 _SCHEMA = pa.schema(
     [
         ("key", pa.string()),  # null: all before it that reach beyond `end` do not count
@@ -53,10 +55,12 @@ class RememberedKeys:
             remember,
             now,
         )
-        self._log.create(TOPIC, schema=_SCHEMA, segment_bytes=SEGMENT, exist_ok=True)
+        self._folder = home / TOPIC
         self._known: dict[str, StoredPost] = {}  # in order of time
         self._appends = 0
-        self._recover()
+        with as_input(self._folder, _WHAT):
+            self._log.create(TOPIC, schema=_SCHEMA, segment_bytes=SEGMENT, exist_ok=True)
+            self._recover()
 
     def get(self, key: str | None) -> StoredPost | None:
         """The POST that was stored under this key, if that is not too long ago."""
@@ -74,7 +78,8 @@ class RememberedKeys:
                 )
         if not records:
             return
-        self._log.append(TOPIC, pa.Table.from_pylist(records, _SCHEMA), partition=0)
+        with as_input(self._folder, _WHAT):
+            self._log.append(TOPIC, pa.Table.from_pylist(records, _SCHEMA), partition=0)
         point("http.keys.durable")
         for r in records:
             self._known.pop(str(r["key"]), None)
@@ -109,8 +114,10 @@ class RememberedKeys:
             del self._known[key]
         self._appends += 1
         if self._appends % _FORGET_EVERY == 0:
-            info = self._log.describe(TOPIC)
-            self._log.forget(TOPIC, {0: self._first_after(old, info.earliest[0], info.latest[0])})
+            with as_input(self._folder, _WHAT):
+                info = self._log.describe(TOPIC)
+                first = self._first_after(old, info.earliest[0], info.latest[0])
+                self._log.forget(TOPIC, {0: first})
 
     def _first_after(self, old: int, low: int, high: int) -> int:
         """The first record that is not too old; they are in order of time."""

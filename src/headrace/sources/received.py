@@ -40,7 +40,7 @@ def received(folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _as_input(folder: Path) -> Iterator[None]:
+def as_input(folder: Path, what: str = _WHAT) -> Iterator[None]:
     """What the log refuses, as an error of this input."""
     try:
         yield
@@ -51,7 +51,7 @@ def _as_input(folder: Path) -> Iterator[None]:
                 f"cannot store what was received in {str(folder)!r}: {cause.message}",
                 "Free some space or fix the permissions, then start the job again.",
             ) from cause
-        raise damaged(_WHAT, folder, f"cannot be used: {cause.message}") from cause
+        raise damaged(what, folder, f"cannot be used: {cause.message}") from cause
 
 
 class Received:
@@ -77,7 +77,7 @@ class Received:
         """Whether the last record is the mark of the end, which is never forgotten."""
         earliest, latest = self._bounds()
         if latest > earliest and latest != self._last[0]:
-            with _as_input(self.folder):
+            with as_input(self.folder):
                 ((_, table),) = self.log.read(TOPIC, 0, latest - 1, latest)
             self._last = latest, table.column(0).null_count == 1
         return latest > earliest and self._last[1]
@@ -90,7 +90,7 @@ class Received:
 
     def read(self, start: int, end: int, *, blank: bool) -> Iterator[Chunk]:
         """Lines [start, end) with their offsets; empty ones only if `blank`."""
-        with _as_input(self.folder):
+        with as_input(self.folder):
             for first, table in self.log.read(TOPIC, 0, start, end):
                 lines = table.column(0)
                 selected = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
@@ -100,14 +100,14 @@ class Received:
     def forget(self, before: int) -> None:
         """Remove segments whose lines all lie before `before`; the last segment stays."""
         if self._bounds()[0] < before:
-            with _as_input(self.folder):
+            with as_input(self.folder):
                 self.log.forget(TOPIC, {0: before})
 
     def _bounds(self) -> tuple[int, int]:
         """The first record and the one after the last; an error if the topic is not whole."""
         if not self.folder.exists():
             return 0, 0
-        with _as_input(self.folder):
+        with as_input(self.folder):
             info = self.log.describe(TOPIC)
             return info.earliest[0], info.latest[0]
 
@@ -133,7 +133,7 @@ class LineWriter:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._received.check()
-            with _as_input(self._received.folder):
+            with as_input(self._received.folder):
                 log = self._received.log
                 log.create(TOPIC, schema=_LINE, segment_bytes=SEGMENT, exist_ok=True)
             self._ended, self.end = self._received.ended, self._received.end
@@ -156,6 +156,6 @@ class LineWriter:
         os.close(self._lock)
 
     def _append(self, table: pa.Table) -> None:
-        with _as_input(self._received.folder):
+        with as_input(self._received.folder):
             ack = self._received.log.append(TOPIC, table, partition=0)[0]
         self.end = ack.end - self._ended

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from headrace.errors import InputError, StateError
+from headrace.errors import HeadraceError, InputError
 from headrace.sources import formats
 from headrace.sources.contract import (
     BEGINNING,
@@ -148,7 +148,7 @@ class BackgroundReceiver:
     def __init__(self, place: str, received: Received, *, once: bool = False) -> None:
         self.place, self._received, self._once = place, received, once
         self.committed = 0  # lines that the job has read for good, since this one began
-        self._failed: InputError | StateError | None = None
+        self._failed: HeadraceError | None = None
         self._stop = threading.Event()
         self._writer = self._open()
         self._thread = threading.Thread(target=self._run, name="headrace-receiver", daemon=True)
@@ -184,10 +184,12 @@ class BackgroundReceiver:
                 self._writer = self._open()
             if self._writer is not None and not (self._once and self._received.ended):
                 self.receive(self._writer)
-        except (InputError, StateError) as failed:
+        except HeadraceError as failed:
             self._failed = failed
         except OSError as cause:
             self._failed = unstored(self.place, self._received, cause)
+        except BaseException as cause:  # no thread ends unnoticed
+            self._failed = broken_off(self.place, cause)
         finally:
             if self._writer is not None:
                 self._writer.close()
@@ -200,6 +202,16 @@ def unstored(place: str, received: Received, cause: OSError) -> InputError:
         f"cannot store what {place} sends in {str(received.folder)!r}: {why}",
         "Free some space or fix the permissions, then start the job again.",
     )
+
+
+def broken_off(place: str, cause: BaseException) -> InputError:
+    failed = InputError(
+        "HR-INPUT-063",
+        f"{place} is no longer received: {type(cause).__name__}: {cause}",
+        "Start the job again. If it happens again, report it with this message.",
+    )
+    failed.__cause__ = cause
+    return failed
 
 
 def line_format(o: InputRequest) -> tuple[str, pa.Schema]:
