@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sources.http_cases import SCHEMA, Poster, free_port, opened
+from tests.sources.http_cases import SCHEMA, Poster, free_port, opened, wait_until
 from tests.sources.reading import refusal
 
 from headrace.sources import http_endpoint, open_source
@@ -67,6 +67,22 @@ def test_lines_arrays_and_documents_are_records(endpoint):
         b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4,  "name":"a\\nb"}',
         b'{"n":5,  "name":"x"}', b'{"n":1.50}',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [b"a\n\nb\n", b"\na\r\n\r\n\nb", b"\n", b"", b"a\n\n"])
+def test_lines_of_text_are_those_of_a_file(tmp_path, port, body):
+    source = open_source(f"http:{port}/orders", folder=str(tmp_path / "job"), name="in")
+    (tmp_path / "a.txt").write_bytes(body)
+    file = open_source(f"files:{tmp_path}/a.txt", format="text", until="end")
+    try:
+        source.latest("lines")
+        wait_until(lambda: source._receiver.endpoint, source)
+        assert Poster(tmp_path / "job", port).post(body)[0] == 200
+        (split,) = file.splits() or [None]
+        read = [] if split is None else chunks(file, split, 0, file.latest(split))
+        assert stored(source) == [v for t, _ in read for v in t["__raw"].to_pylist()]
+    finally:
+        source.close()
 
 
 @settings(max_examples=60, deadline=None)

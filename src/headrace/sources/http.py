@@ -191,7 +191,11 @@ def open_http(o: InputRequest) -> Source:
     if on_bad not in ("dead", "refuse"):
         raise _bad(o, "on_bad", on_bad, 'Pass "dead" (dead letters) or "refuse" (400).')
     settings = EndpointSettings(
-        limit << 20, on_bad == "refuse", millis(o.options.get("remember", "1d")), format == "json"
+        limit << 20,
+        on_bad == "refuse",
+        millis(o.options.get("remember", "1d")),
+        json=format == "json",
+        blank=format == "text",
     )
     return HttpSource(
         at,

@@ -46,6 +46,7 @@ class EndpointSettings:
     refuses: bool  # a body with a bad record, instead of storing it
     remember: int  # milliseconds for which keys are remembered
     json: bool  # the records are
+    blank: bool  # whether an empty line is a record
 
 
 @dataclass
@@ -328,7 +329,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _lines(self, body: bytes) -> pa.Array:
         endpoint = self.server.endpoint
         try:
-            lines = records_of(body) if endpoint.settings.json else _split(body)
+            lines = (
+                records_of(body)
+                if endpoint.settings.json
+                else _split(body, endpoint.settings.blank)
+            )
         except ValueError as cause:
             raise _Refused(400, f"the body is not JSON: {cause}") from cause
         if endpoint.settings.refuses and (bad := endpoint.reasons(lines)):
@@ -416,7 +421,7 @@ def _after(text: str, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _split(body: bytes) -> pa.Array:
+def _split(body: bytes, blank: bool = False) -> pa.Array:
     """The lines of a body; a last one needs no line end."""
     whole = body if body.endswith(b"\n") or not body else body + b"\n"
-    return split_lines(whole, keep_blank=False)[0] if whole else pa.array([], pa.binary())
+    return split_lines(whole, keep_blank=blank)[0] if whole else pa.array([], pa.binary())
