@@ -11,6 +11,8 @@ from headrace.ops.agg.named import count, max_by, mean
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.state_kinds import value
 from headrace.ops.window.aligned import sliding, tumbling
+from headrace.sinks.open import KINDS as SINKS
+from headrace.sources.open import KINDS as SOURCES
 
 SCHEMA = "area string, celsius double, at timestamp, sensor bigint, tags array<string>"
 

@@ -414,7 +414,7 @@ class GrowingSource(SqlSource):
         """The values before the position, as after the last run."""
         rows, (_, end) = LOOKED_BACK, self.rows_stored.bounds()
         while (last := self.rows_stored.last(rows)) is not None:
-            values = last.column(self._growing).to_pylist()
+            values: list[Any] = last.column(self._growing).to_pylist()
             self._last = values[-1]
             if len(values) == end:
                 return values
