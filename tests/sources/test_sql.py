@@ -328,3 +328,29 @@ def test_a_late_row_is_noticed_where_all_rows_share_a_value(
         clock.advance(2_000)
     run(where, f"INSERT INTO {table} VALUES (5)")
     assert refusal(source.discover).code == "HR-SQL-012"
+
+
+def test_writers_of_tables_that_inherit_are_waited_for(tmp_path):
+    table, where = new_table("postgresql"), database("postgresql", tmp_path)
+    run(
+        where,
+        f"CREATE TABLE {table} (n bigserial, v text)",
+        f"CREATE TABLE {table}_child () INHERITS ({table})",
+        f"CREATE TABLE {table}_grandchild () INHERITS ({table}_child)",
+    )
+    clock = ManualClock(0)
+    source = opened(tmp_path, "postgresql", table=table, growing="n", clock=clock)
+    for round, child in enumerate((f"{table}_child", f"{table}_grandchild")):
+        slow = connect(where)
+        slow.begin()
+        slow.run(f"INSERT INTO {child} (v) VALUES ('slow')")
+        run(where, f"INSERT INTO {table} (v) VALUES ('fast')")
+        for _ in range(3):
+            clock.advance(2_000)
+            source.discover()
+        assert source.latest(SPLIT) == 2 * round
+        slow.commit()
+        slow.close()
+        clock.advance(2_000)
+        source.discover()
+        assert values(source, "v") == ["slow", "fast"] * (round + 1)

@@ -61,6 +61,11 @@ SELECT DISTINCT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND """
 
+# a table with its partitions and the tables that inherit from it
+_FAMILY = """
+WITH RECURSIVE family(id) AS (SELECT to_regclass('{name}')::oid UNION
+  SELECT inhrelid FROM pg_inherits JOIN family ON inhparent = id) SELECT id FROM family"""
+
 
 class StoredSource(Source):
     """What inputs share whose rows are stored first."""
@@ -482,10 +487,7 @@ class GrowingSource(SqlSource):
                 f"SELECT relkind::text FROM pg_class WHERE oid = to_regclass('{name}')"
             )
             if kind in ("r", "p"):
-                tables = (
-                    f"(relation = to_regclass('{name}') OR "
-                    f"relation IN (SELECT relid FROM pg_partition_tree('{name}')))"
-                )
+                tables = f"relation IN ({_FAMILY.format(name=name)})"
         return frozenset(str(v) for (v,) in c.run(_HOLDERS + tables))
 
 
