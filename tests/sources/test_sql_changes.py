@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.databases import new_table, postgres_database, run, uri
 from tests.sources.reading import read_split, refusal
@@ -269,3 +270,82 @@ def test_wrong_options_and_names_are_refused(tmp_path, table):
     assert refusal(open_source, lite, options=wrong).code == "HR-INPUT-013"
     run(postgres_database(), f"ALTER TABLE {table} ADD change_op text")
     assert refusal(opened, tmp_path, table).code == "HR-SQL-026"
+
+
+def test_another_table_or_publication_than_the_one_read_is_refused(tmp_path, table):
+    where, name = postgres_database(), table.partition(".")[2]
+
+    def code(place: str, *statements: str, back: tuple[str, ...] = ()) -> None:
+        for running in (True, False):
+            follower = Follower(tmp_path / f"{place}{running}", table)
+            follower.look()
+            slot = follower.source._slot()
+            run(where, *(s.format(slot=slot) for s in statements))
+            run(where, f"INSERT INTO {table} VALUES ({int(running) + 100}, 'lost')")
+            ask = follower.look if running else follower.restart
+            assert refusal(ask).code == "HR-SQL-027", place
+            follower.source.close()
+            run(where, *back)
+
+    new = f"CREATE TABLE {table} (id bigint PRIMARY KEY, v text)"
+    code("dropped", f"DROP TABLE {table}", new)
+    code("out", f'ALTER PUBLICATION "{{slot}}" DROP TABLE {table}', back=(f"DELETE FROM {table}",))
+    add = f'ALTER PUBLICATION "{{slot}}" ADD TABLE {table}'
+    lost = f"INSERT INTO {table} VALUES (7, 'lost')"
+    drop = f'ALTER PUBLICATION "{{slot}}" DROP TABLE {table}'
+    code("out and in", drop, lost, add, back=(f"DELETE FROM {table}",))
+    back = (f"DROP TABLE {table}_old",)
+    code("renamed", f"ALTER TABLE {table} RENAME TO {name}_old", new, back=back)
+
+
+def test_a_slot_of_another_table_is_refused(tmp_path, table):
+    where = postgres_database()
+    run(where, f"CREATE TABLE {table}2 (id bigint PRIMARY KEY, v text)")
+    slot = table.partition(".")[0] + "_shared"
+    opened(tmp_path / "a", table, slot=slot).discover()
+    second = opened(tmp_path / "b", f"{table}2", slot=slot)
+    error = refusal(second.discover)
+    assert error.code == "HR-SQL-027" and slot in error.message
+
+
+def test_what_the_server_cannot_capture_is_refused_before_anything_is_made(tmp_path, table):
+    where = postgres_database()
+    run(
+        where,
+        f"CREATE TABLE {table}_bare (id bigint, v text)",
+        f"CREATE TABLE {table}_other (id bigint PRIMARY KEY, v text NOT NULL UNIQUE)",
+        f"ALTER TABLE {table}_other REPLICA IDENTITY USING INDEX t_other_v_key",
+        f"CREATE TABLE {table}_sum (id bigint PRIMARY KEY, v text, "
+        "w bigint GENERATED ALWAYS AS (id * 2) STORED)",
+        f"CREATE TABLE {table}_child () INHERITS ({table})",
+    )
+    before = run(where, "SELECT count(*) FROM pg_publication")
+    for odd in (f"{table}_bare", f"{table}_other", f"{table}_sum", table):
+        for ask in ("check", "discover"):
+            error = refusal(getattr(opened(tmp_path, odd), ask))
+            assert error.code == "HR-SQL-028" and odd in error.message
+    assert run(where, "SELECT count(*) FROM pg_publication") == before
+    run(where, f"ALTER TABLE {table}_bare REPLICA IDENTITY FULL", f"DROP TABLE {table}_child")
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("change_op", pa.string())])
+    for i, fine in enumerate((f"{table}_bare", f"{table}_sum")):
+        source = opened(tmp_path / str(i), fine, clock := ManualClock(0), schema=schema)
+        source.check()
+        source.discover()
+        run(where, f"INSERT INTO {fine} VALUES (1, 'a')", f"UPDATE {fine} SET v = 'b'")
+        for _ in range(4):  # with tiny cuts a look is a transaction
+            clock.advance(5_000)
+            source.discover()
+        ops = [r["change_op"] for r in read_split(source, SPLIT)[0]]
+        assert ops == ["insert", *(["delete", "insert"] if i == 0 else ["update"])]
+        source.close()
+
+
+def test_a_replica_identity_that_changes_is_noticed(tmp_path, table):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ALTER v SET NOT NULL", f"ALTER TABLE {table} ADD UNIQUE (v)")
+    run(where, f"INSERT INTO {table} VALUES (1, 'a')")
+    follower = Follower(tmp_path, table)
+    follower.look()
+    run(where, f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX t_v_key")
+    run(where, f"DELETE FROM {table}", f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT")
+    assert refusal(follower.look).code == "HR-SQL-028"

@@ -22,6 +22,9 @@ class Relation(NamedTuple):
     schema: str
     name: str
     columns: tuple[tuple[str, int, int], ...]  # name, type, modifier
+    id: int = 0
+    key: frozenset[str] = frozenset()  # the columns by which a row that is gone is named
+    full: bool = False  # all columns are
 
 
 @dataclass(slots=True)
@@ -91,13 +94,16 @@ def _relation(message: bytes) -> tuple[int, Relation]:
     (id,) = struct.unpack_from(">I", message, 1)
     schema, name, rest = message[5:].split(b"\0", 2)
     (count,) = struct.unpack_from(">H", rest, 1)
-    at, columns = 3, []
+    at, columns, key = 3, [], set()
     for _ in range(count):
         end = rest.index(b"\0", at + 1)
         kind, modifier = struct.unpack_from(">Ii", rest, end + 1)
         columns.append((rest[at + 1 : end].decode(), kind, modifier))
+        if rest[at] & 1:
+            key.add(columns[-1][0])
         at = end + 9
-    return id, Relation(schema.decode(), name.decode(), tuple(columns))
+    full = rest[:1] == b"f"
+    return id, Relation(schema.decode(), name.decode(), tuple(columns), id, frozenset(key), full)
 
 
 def _tuple(message: bytes, at: int, names: list[str]) -> tuple[Values, tuple[str, ...], int]:

@@ -27,6 +27,7 @@ from headrace.connect.pgoutput import (
     UPDATE,
     CapturedChange,
     Decoder,
+    Relation,
     Transaction,
 )
 from headrace.connect.sql import (
@@ -61,6 +62,24 @@ SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
 ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
 WHERE i.indrelid = to_regclass($1) AND i.indisprimary"""
 
+_TABLE = """
+SELECT c.oid::bigint, c.relkind::text, c.relreplident::text,
+  EXISTS (SELECT 1 FROM pg_inherits i JOIN pg_class h ON h.oid = i.inhrelid
+          WHERE i.inhparent = c.oid AND c.relkind = 'r')
+FROM pg_class c WHERE c.oid = to_regclass($1)"""
+_NAMED_BY = """
+SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
+ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = to_regclass($1) AND i.indisreplident"""
+_GENERATED = """
+SELECT attname::text FROM pg_attribute
+WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attgenerated <> ''"""
+_PUBLISHED = """
+SELECT r.oid::bigint, r.prrelid::bigint, p.pubinsert AND p.pubupdate AND p.pubdelete
+  AND p.pubtruncate AND NOT p.puballtables
+  AND to_jsonb(r)->>'prqual' IS NULL AND to_jsonb(r)->>'prattrs' IS NULL
+FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1"""
+
 
 class ChangesSource(SqlSource):
     bounded = False
@@ -72,6 +91,7 @@ class ChangesSource(SqlSource):
         self._poll = millis(o.options["poll"]) if "poll" in o.options else POLL
         self._decoder: Decoder | None = None
         self._primary: frozenset[str] = frozenset()
+        self._alone: int | None = None  # the number of a table that has no partitions
         self._next, self._until, self._done = 0, 0, False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,8 +145,10 @@ class ChangesSource(SqlSource):
                 f"{self._database.place} has wal_level {level!r}: it does not record changes",
                 "ALTER SYSTEM SET wal_level = 'logical', and restart the server.",
             )
+        self._check_identity(c)
         if not self.complete:
             return
+        self._check_published(c, self._done_facts())
         slot = self._slot()
         found = c.run(
             "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint, coalesce(wal_status, '') "
@@ -149,6 +171,57 @@ class ChangesSource(SqlSource):
                 "Changes in between are lost to the job: start with a new job folder, and a slot "
                 "of its own.",
             )
+
+    def _table_now(self, c: Connection) -> tuple[int, str, str]:
+        """The table's number, its kind, and what names a row of it that is gone."""
+        found = c.run(_TABLE, c.resolve(self._named).sql)
+        if not found or found[0][1] not in ("r", "p") or found[0][3]:
+            fact = "is inherited by other tables" if found and found[0][3] else "is no table"
+            raise self._uncaptured(fact, "Read the changes of each table as an input of its own.")
+        return int(found[0][0]), str(found[0][1]), str(found[0][2])
+
+    def _check_identity(self, c: Connection) -> None:
+        """Raise InputError unless the server can say which row was updated or deleted."""
+        _, _, identity = self._table_now(c)
+        table = c.resolve(self._named).sql
+        primary = {n for (n,) in c.run(_PRIMARY, table)}
+        named = {n for (n,) in c.run(_NAMED_BY, table)}
+        hint = f"Add a primary key, or ALTER TABLE {self._table} REPLICA IDENTITY FULL."
+        if identity == "n" or (identity == "d" and not primary):
+            fact = "has no primary key, or no replica identity: the server would refuse updates"
+            raise self._uncaptured(fact, hint)
+        if identity == "i" and (not named or (primary and named != primary)):
+            raise self._uncaptured("has a replica identity of other columns than its key", hint)
+        read = [f.name for f in self._columns_declared() or ()]
+        for (name,) in c.run(_GENERATED, table):
+            if self._declared is None or name in read:
+                raise self._uncaptured(
+                    f"computes column {name!r}, which changes do not have",
+                    "Declare the columns without it: schema=..., and compute it in the program.",
+                )
+
+    def _uncaptured(self, fact: str, hint: str) -> InputError:
+        return InputError("HR-SQL-028", f"changes cannot be captured: {self.what} {fact}", hint)
+
+    def _check_published(self, c: Connection, facts: Mapping[str, Any]) -> tuple[int, int]:
+        """The numbers of the table and of its place in the publication, which stay the same."""
+        slot, (table, _, _) = self._slot(), self._table_now(c)
+        found = c.run(_PUBLISHED, slot)
+        why = ""
+        if facts.get("table", table) != table:
+            why = f"{self.what} is another table of that name than the one that was read"
+        elif [(r[1], r[2]) for r in found] != [(table, True)]:
+            why = f"the publication {slot!r} is not that of all changes of {self.what} alone"
+        elif facts.get("published", found[0][0]) != found[0][0]:
+            why = f"the publication {slot!r} was changed: {self.what} was not in it for a time"
+        if why:
+            raise InputError(
+                "HR-SQL-027",
+                why,
+                "Changes may be missing: start with a new job folder, which reads the table anew, "
+                "and a slot of its own.",
+            )
+        return table, int(found[0][0])
 
     def _slot(self) -> str:
         return str(read_sealed(self._place / _SLOT, _KIND)["slot"])
@@ -214,6 +287,7 @@ class ChangesSource(SqlSource):
                 "SELECT slot_name::text FROM pg_create_logical_replication_slot($1, 'pgoutput')",
                 slot,
             )
+        number, published = self._check_published(c, {})
         point("source.changes.slot")
         schema = self._described(c)
         self.rows_stored.restart(schema)
@@ -234,7 +308,10 @@ class ChangesSource(SqlSource):
             c.rollback()
         point("source.changes.snapshot")
         types = {n: t for n, t in types.items() if n in columns.names}
-        facts = {"rows": rows, "snapshot": seen, "lsn": int(lsn), "types": types}
+        facts = {
+            "rows": rows, "snapshot": seen, "lsn": int(lsn), "types": types, "table": number,
+            "published": published,
+        }  # fmt: skip
         create_sealed(self._place / _DONE, _DONE_KIND, facts)
 
     def _follow(self, c: Connection) -> None:
@@ -242,8 +319,11 @@ class ChangesSource(SqlSource):
             self._check_slot(c)
             table = c.resolve(self._named)
             self._primary = frozenset(n for (n,) in c.run(_PRIMARY, table.sql))
+            number, kind, _ = self._table_now(c)
+            self._alone = number if kind == "r" else None
         self._decoder = Decoder()  # each peek describes its tables anew
         slot, facts = self._slot(), self._done_facts()
+        self._check_published(c, facts)
         ((now,),) = c.run("SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint")
         if self.bounded and not self._until:
             self._until = int(now)
@@ -297,6 +377,7 @@ class ChangesSource(SqlSource):
     def _rows_of(
         self, change: CapturedChange, names: list[str], facts: dict[str, Any]
     ) -> list[tuple[str, pgoutput.Values]]:
+        self._check_relation(change.relation)
         if change.kind == TRUNCATE:
             raise InputError(
                 "HR-SQL-024",
@@ -333,6 +414,19 @@ class ChangesSource(SqlSource):
             if any(change.old.get(k) != new.get(k) for k in key if k in names):
                 return [(DELETE, change.old), (INSERT, new)]  # the row has another key
         return [(change.kind, new)]
+
+    def _check_relation(self, relation: Relation) -> None:
+        if self._alone is not None and relation.id != self._alone:
+            raise InputError(
+                "HR-SQL-027",
+                f"the changes have those of {relation.schema}.{relation.name}, which is not "
+                f"{self.what} as it was read",
+                "Start with a new job folder, and a slot of its own.",
+            )
+        if not relation.full and self._primary and relation.key != self._primary:
+            fact = "had a replica identity of other columns than its key"
+            hint = "Set it to the primary key or FULL, and start with a new job folder."
+            raise self._uncaptured(fact, hint)
 
 
 def _about(rows: pa.Table, schema: pa.Schema, op: str, lsn: int, time: int) -> pa.Table:
