@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.databases import new_table, postgres_database, run, uri
+from tests.joins.postgres import USER
 from tests.sources.reading import read_split, refusal
 from tests.sources.sql_cases import SPLIT
 
 from headrace.clock import ManualClock
-from headrace.connect.sql import connect
+from headrace.connect.sql import close_idle, connect
 from headrace.sources import Source, open_source
 from headrace.state import faults
 
@@ -349,3 +350,20 @@ def test_a_replica_identity_that_changes_is_noticed(tmp_path, table):
     run(where, f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX t_v_key")
     run(where, f"DELETE FROM {table}", f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT")
     assert refusal(follower.look).code == "HR-SQL-028"
+
+
+def test_doubles_are_exact_whatever_the_server_is_set_to(tmp_path, table):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ADD x double precision")
+    run(where, f"ALTER ROLE {USER} SET extra_float_digits = 0")
+    close_idle()
+    try:
+        source = opened(tmp_path, table, clock := ManualClock(0))
+        source.discover()
+        run(where, f"INSERT INTO {table} VALUES (1, 'a', 0.1::float8 + 0.2::float8)")
+        clock.advance(5_000)
+        source.discover()
+        assert [r["x"] for r in read_split(source, SPLIT)[0]] == [0.1 + 0.2]
+    finally:
+        run(where, f"ALTER ROLE {USER} RESET extra_float_digits")
+        close_idle()

@@ -36,7 +36,8 @@ _FOR_GOOD = ("authentication failed", "does not exist", "no password supplied", 
              "not permitted", "permission denied")  # fmt: skip
 _SESSION = (
     "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET bytea_output = 'hex'; "
-    "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'"
+    "SET extra_float_digits = 3; SET lock_timeout = '30s'; "
+    "SET idle_in_transaction_session_timeout = '60s'"
 )
 _KINDS: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
