@@ -161,7 +161,8 @@ def test_tables_that_do_not_fit_are_refused_at_the_start(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [{}, {"table": "t", "mode": "upsert"}, {"table": "t", "key": "k"}, {"table": "t", "tabel": 1},
-     {"table": "t", "mode": "replace"}, {"table": "t", "create": "no"}],
+     {"table": "t", "mode": "replace"}, {"table": "t", "create": "no"},
+     {"table": "headrace_epochs"}, {"table": "main.Headrace_Epochs"}],
 )  # fmt: skip
 def test_wrong_options_are_refused_when_the_program_is_built(options, tmp_path):
     error = refusal(open_sink, "sql:sqlite:x.db", KEYED, options, str(tmp_path), "o")
@@ -284,3 +285,15 @@ def test_a_server_that_does_not_come_back_is_an_error(tmp_path, monkeypatch):
         other.begin()
         assert refusal(publish, sink, 0, [{"k": 1, "v": "a"}]).code == "HR-SQL-010"
         other.rollback()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_a_table_is_the_same_in_any_case_where_the_database_ignores_it(tmp_path, dialect):
+    place = uri(dialect, tmp_path)
+    first = made(open_sink(place, KEYED, {"table": "sales"}, str(tmp_path / "a"), "o"))
+    staged = publish(first, 0, [{"k": 1, "v": "a"}])
+    other = open_sink(place, KEYED, {"table": "Sales"}, str(tmp_path / "b"), "o")
+    assert refusal(other.check).code == "HR-OUTPUT-004"
+    same = made(open_sink(place, KEYED, {"table": "SALES"}, str(tmp_path / "a"), "o"))
+    same.publish(0, staged, ALONE)
+    assert selected(database(dialect, tmp_path), "sales") == [(1, "a")]

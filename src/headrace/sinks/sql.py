@@ -247,7 +247,10 @@ class SqlSink(DeliveredSink):
         table = c.resolve(self._table)
         if c.columns(table.beside(EPOCHS)) is None:
             return {}
-        sql = f"SELECT producer, epoch, checksum FROM {table.beside(EPOCHS).sql} WHERE output = $1"
+        sql = (
+            f"SELECT producer, epoch, checksum FROM {table.beside(EPOCHS).sql} "
+            f"WHERE {_same_output(c)} ORDER BY epoch"
+        )
         return {str(p): (int(e), str(s)) for p, e, s in c.run(sql, table.name)}
 
     def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
@@ -335,13 +338,19 @@ class SqlSink(DeliveredSink):
     ) -> bool:
         """Whether the epoch is ours to write; who else claims it waits for this transaction."""
         epochs = table.beside(EPOCHS)
+        spelled = c.run(
+            f"SELECT output FROM {epochs.sql} WHERE {_same_output(c)} AND producer = $2 "
+            "ORDER BY epoch DESC LIMIT 1",
+            table.name,
+            producer,
+        )
         claimed = c.run(
             f"INSERT INTO {epochs.sql} (output, producer, epoch, checksum) "
             "VALUES ($1, $2, $3, $4) ON CONFLICT (output, producer) DO UPDATE "
             "SET epoch = excluded.epoch, checksum = excluded.checksum "
             f"WHERE {epochs.sql if c.dialect != 'duckdb' else quoted(EPOCHS)}.epoch "
             "< excluded.epoch RETURNING epoch",
-            table.name,
+            spelled[0][0] if spelled else table.name,
             producer,
             epoch,
             checksum,
@@ -484,6 +493,11 @@ def _as(type_name: str | None) -> str:
     return f"::{type_name}" if type_name else ""
 
 
+def _same_output(c: Connection) -> str:
+    """Of the table of epochs: the rows of a table, whose name may ignore case."""
+    return "output = $1" if c.dialect == "postgresql" else "lower(output) = lower($1)"
+
+
 def _checksum(rows: pa.Table) -> str:
     """Of the rows as they were staged; the same for the same references."""
     digest = hashlib.sha256()
@@ -533,6 +547,8 @@ def _check(o: OutputRequest) -> None:
     table, mode = o.options.get("table"), o.options.get("mode")
     if not isinstance(table, str) or not table:
         raise bad_option(o, "table", table, 'Name the table: table="totals".')
+    if TableName.of(table).name.lower() == EPOCHS:
+        raise bad_option(o, "table", table, "It is where outputs note their epochs; name another.")
     if mode not in (None, "append", "upsert"):
         raise bad_option(o, "mode", mode, 'Pass mode="append" or mode="upsert".')
     if not isinstance(o.options.get("create", True), bool):
