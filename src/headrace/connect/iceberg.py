@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -183,9 +183,10 @@ def columns_of(table: Any) -> pa.Schema:
 
 
 def local_path(uri: str) -> Path | None:
+    """Where a file is; nothing is decoded: "%" is a character of its name, as for the library."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
-        return Path(unquote(parts.path))
+        return Path(parts.path)
     return None if parts.scheme else Path(uri)
 
 
