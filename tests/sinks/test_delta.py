@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -380,6 +381,45 @@ def test_a_partitioned_table_is_written_by_the_library(tmp_path):
     for epoch in range(2):
         sink.publish(epoch, stage(sink, epoch), ALONE)
     assert values(delta_rows(tmp_path / "t").select(SCHEMA.names)) == expected(2)
+
+
+@pytest.mark.parametrize("kind", ["binary", "decimal(6,2)", "double", "float", "array<int>"])
+def test_columns_that_cannot_be_partitions_are_refused(tmp_path, kind):
+    schema = schema_of(f"n bigint, p {kind}")
+    sink = opened(tmp_path, schema, partition_by="p")
+    assert refusal(sink.check).code == "HR-LAKE-002"
+    if "<" not in kind:  # the library would not make such a table
+        DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["p"])
+        assert refusal(opened(tmp_path, schema).check).code == "HR-LAKE-002"
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_partitions_are_stored_as_they_are(tmp_path, mode):
+    schema = schema_of("n bigint, s string, i int, d date, t timestamp, b boolean")
+    first, last = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
+    rows = [
+        {"n": 1, "s": "é/ b%20=", "i": -(2**31), "d": first.date(), "t": first, "b": True},
+        {"n": 2, "s": "null", "i": 2**31 - 1, "d": last.date(), "t": last, "b": False},
+        dict.fromkeys(schema.names) | {"n": 3},
+    ]
+    options = {"mode": mode} | ({"key": "n"} if mode == "upsert" else {})
+    sink = made(opened(tmp_path, schema, partition_by=schema.names[1:], **options))
+    wanted = pa.Table.from_pylist(rows, schema)
+    put(sink, 0, wanted)
+    found = delta_rows(tmp_path / "t").select(schema.names).cast(schema).sort_by("n")
+    assert found.to_pylist() == wanted.to_pylist()
+
+
+@pytest.mark.parametrize("text", ["", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_text_that_would_be_stored_as_null_fails_in_the_task(tmp_path, text, ours):
+    schema = schema_of("n bigint, p string")
+    if not ours:
+        DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["p"])
+    sink = made(opened(tmp_path, schema, **({"partition_by": "p"} if ours else {})))
+    rows = pa.Table.from_pylist([{"n": 1, "p": "a"}, {"n": 2, "p": text}], schema)
+    error = refusal(pickle.loads(pickle.dumps(sink)).stage, rows, 0, "a")
+    assert error.code == "HR-LAKE-003" and repr(text) in error.message
 
 
 LIFE = """

@@ -30,6 +30,7 @@ from tests.sinks.writing import (
     values,
 )
 
+from headrace.connect import iceberg
 from headrace.schema import schema_of
 from headrace.sinks import Timelines, open_sink
 from headrace.state import faults
@@ -217,6 +218,31 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path, schema):
     library.create_namespace("lake")
     library.create_table("lake.t", schema=schema_of(schema))
     assert refusal(opened(tmp_path).check).code == "HR-OUTPUT-006"
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_columns_that_cannot_be_partitions_are_refused(tmp_path, kind):
+    schema = schema_of(f"n bigint, p {kind}")
+    assert refusal(opened(tmp_path, schema, partition_by="p").check).code == "HR-LAKE-002"
+    library = loaded(tmp_path)
+    library.create_namespace("lake")
+    with library.create_table("lake.t", schema=schema).update_spec() as spec:
+        spec.add_identity("p")
+    assert refusal(opened(tmp_path, schema).check).code == "HR-LAKE-002"
+
+
+def test_partitions_whose_folders_are_encoded_are_stored_and_durable(tmp_path, monkeypatch):
+    """A folder is called "p=%C3%A9": the name is what the table says, not what it stands for."""
+    schema, synced = schema_of("n bigint, p string"), []
+    whole = iceberg._sync_file
+    monkeypatch.setattr(iceberg, "_sync_file", lambda p: (synced.append(p), whole(p)))
+    sink = made(opened(tmp_path, schema, partition_by="p"))
+    texts = ["", "__HIVE_DEFAULT_PARTITION__", "é", "a/b", "a%20b", None]
+    wanted = pa.table({"n": range(len(texts)), "p": texts}, schema)
+    put(sink, 0, wanted)
+    assert iceberg_rows(tmp_path).sort_by("n").to_pylist() == wanted.to_pylist()
+    files = [p for p in synced if p.suffix == ".parquet"]
+    assert len(files) == len(texts) and all(p.exists() for p in synced)
 
 
 @pytest.mark.parametrize(

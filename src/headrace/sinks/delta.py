@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.connect.delta import (
     DeltaConflict,
@@ -41,6 +42,7 @@ from headrace.sinks.durable import check_writable, noted
 from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, digest, texts
 from headrace.state.faults import point
 
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")  # texts that the library stores as null in partitions
 _OPTIONS = ("mode", "key", "partition_by", "properties", "storage_options")
 
 
@@ -50,6 +52,7 @@ class DeltaSink(LakeSink):
         self._place = DeltaPlace(normal(o.rest), texts(o, "storage_options"))
         self._properties = texts(o, "properties")
         self._there: pa.Schema | None = None
+        self._parts = self._partition_by  # those of the table, once it is there
         local = None if self._upserts else self._place.local
         self._files = None if local is None else DataFiles(local, self._id)
         self._direct = False  # tasks write files of the table; known when it is opened
@@ -106,8 +109,35 @@ class DeltaSink(LakeSink):
         if self._there is None:
             with self._as_output():
                 if self._place.exists():
-                    self._there = pa.schema(self._place.table().schema().to_arrow())
+                    table = self._place.table()
+                    self._parts = list(table.metadata().partition_columns)
+                    self._there = pa.schema(table.schema().to_arrow())
         return self._there
+
+    def partitions(self) -> list[str]:
+        self.table_schema()
+        return self._parts
+
+    def can_partition(self, kind: pa.DataType) -> bool:
+        """Decimals and binary are written into the log as texts that are not their values."""
+        whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)
+        return whole or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        typed = super().records(rows)
+        for name in self.partitions():
+            texts = typed.column(name)
+            if _is_text(texts.type):
+                bad = texts.filter(pc.is_in(texts, pa.array(_NULLS, texts.type)))
+                if len(bad):
+                    raise OutputError(
+                        "HR-LAKE-003",
+                        f"a row of output {self._name!r} has {bad[0].as_py()!r} in the column "
+                        f"{name!r}, by which {self.what} is partitioned: it would be null there",
+                        "Leave such rows out, or give them another text; nothing of this batch is "
+                        "committed.",
+                    )
+        return typed
 
     def _check_table(self) -> None:
         """Refuse what could fail an epoch that is committed already."""
@@ -279,6 +309,12 @@ class DeltaSink(LakeSink):
                 f"{self.what} cannot be used (output {self._name!r}): {cause}",
                 "Check the place, its permissions and storage_options=; then start the job again.",
             ) from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def _check(o: OutputRequest) -> None:

@@ -97,6 +97,14 @@ class IcebergSink(LakeSink):
                     self._there = columns_of(table)
         return self._there
 
+    def partitions(self) -> list[str]:
+        with self._as_output():
+            table = self._place.table()
+            if table is None:
+                return self._partition_by
+            fields = [f for f in table.spec().fields if str(f.transform) == "identity"]
+            return [str(table.schema().find_column_name(f.source_id)) for f in fields]
+
     def producers(self) -> Mapping[str, int]:
         with self._as_output():
             table = self._place.table()

@@ -57,6 +57,14 @@ class LakeSink(DeliveredSink):
         """The columns of the table; None if it is not there yet."""
         raise NotImplementedError
 
+    def partitions(self) -> list[str]:
+        """The columns by which the table is partitioned, or will be."""
+        return self._partition_by
+
+    def can_partition(self, kind: pa.DataType) -> bool:
+        """Whether values of a type come back as they are from a column of partitions."""
+        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
     def check_columns(self) -> None:
         """Refuse columns that cannot be keys or partitions, or that the table does not have."""
         for option, names in (("key", self._key), ("partition_by", self._partition_by)):
@@ -74,6 +82,16 @@ class LakeSink(DeliveredSink):
         there = self.table_schema()
         if there is not None:
             fit(self.what, self._columns, there)
+        columns = self._columns if there is None else there
+        parts = self.partitions()
+        for field in (f for f in columns if f.name in parts):
+            if not self.can_partition(field.type):
+                raise OutputError(
+                    "HR-LAKE-002",
+                    f"{self.what} cannot be partitioned by {field.name!r} (output {self._name!r}): "
+                    f"it is {field.type}, whose values would not be stored exactly",
+                    "Partition by texts, whole numbers, booleans, dates or times.",
+                )
 
     def _check_changes(self) -> None:
         if not pa.types.is_string(without_dictionaries(self.schema).field(CHANGE).type):
