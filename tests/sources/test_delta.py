@@ -193,6 +193,33 @@ def test_files_of_before_have_nulls_where_a_column_was_added(place):
     assert {r["n"]: r["more"] for r in found} == {1: None, 2: 5}
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_job_goes_on_after_columns_were_added(place, declared):
+    put(place, 1)
+    source = opened(place)
+    _, end = read(source)
+    for n, name in ((2, "more"), (3, "most")):
+        wide = rows(n).append_column(name, pa.array([5]))
+        write_deltalake(str(place), wide, mode="append", schema_mode="merge")
+    schema = schema_of("n bigint, name string, more bigint, most bigint") if declared else None
+    again = opened(place, schema)  # as after a restart
+    again.check({"rows": end})
+    assert read(again, end)[0] == [
+        {"n": 2, "name": "x", "more": 5, "most": None},
+        {"n": 3, "name": "x", "more": None, "most": 5},
+    ]
+    assert numbers(read(opened(place, schema))[0]) == [1, 2, 3]  # from where it began
+
+
+def test_a_column_that_was_dropped_and_added_again_is_refused(place):
+    put(place, 1)
+    options = {"changes": True}
+    _, end = read(opened(place, **options))
+    write_deltalake(str(place), pa.table({"n": [1]}), mode="overwrite", schema_mode="overwrite")
+    write_deltalake(str(place), rows(2), mode="append", schema_mode="merge")
+    assert refusal(read, opened(place, **options), end).code == "HR-INPUT-005"
+
+
 def test_what_vacuum_has_removed_is_named(place):
     put(place, 1, 2)
     source = opened(place)

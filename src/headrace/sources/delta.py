@@ -65,12 +65,21 @@ class DeltaSource(LakeSource):
             )
         self._fit(table)
 
-    def _fit(self, table: Any) -> pa.Schema:
-        """The columns that the table has in this version; an error if they do not fit."""
+    def _fit(self, table: Any, before: int | None = None) -> pa.Schema:
+        """The columns that the table has in this version; an error if they do not fit.
+
+        Those that were added later may be missing, they are null: the table has them now, and
+        had not got them in the version `before`."""
         if table.metadata().configuration.get(_MAPPING, "none") != "none":
             raise self._unreadable("maps its columns to other names (delta.columnMapping.mode)")
-        fields = [f for f in self.schema if not (self._changes and f.name == CHANGE)]
         there = columns_of(table)
+        fields = [f for f in self.schema if not (self._changes and f.name == CHANGE)]
+        missing = {f.name for f in fields} - set(there.names)
+        if missing and before is not None:
+            later = missing & set(columns_of(self._place.table()).names)
+            if before >= 0:
+                later -= set(columns_of(self._place.table(before)).names)
+            fields = [f for f in fields if f.name not in later]
         fit(self.what, there, pa.schema(fields))
         return there
 
@@ -94,7 +103,7 @@ class DeltaSource(LakeSource):
             raise self.expired(f"the commit of version {version}")
         if any(a.get("metaData") for a in actions):
             with self._as_input():
-                self._partitions = self._fit(self._place.table(version))
+                self._partitions = self._fit(self._place.table(version), version - 1)
         return LakeStep(number, tuple(self._commit(version, actions)))
 
     def _snapshot(self, version: int) -> Iterator[LakeFile]:
@@ -102,7 +111,7 @@ class DeltaSource(LakeSource):
             table = self._place.table(version)
         except DeltaFailure as cause:
             raise self.expired(f"version {version} ({cause})") from None
-        self._fit(table)
+        self._fit(table, -1)
         if pa.table(table.deletion_vectors()).num_rows:
             raise self._unreadable("has deletion vectors")
         change = ADDED if self._changes else None
