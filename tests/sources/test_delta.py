@@ -220,6 +220,25 @@ def test_a_column_that_was_dropped_and_added_again_is_refused(place):
     assert refusal(read, opened(place, **options), end).code == "HR-INPUT-005"
 
 
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_a_removed_file_whose_partition_is_not_stated_is_refused(place, partitioned):
+    put(place, 1, **({"partition_by": ["name"]} if partitioned else {}))
+    source = opened(place, changes=True)
+    _, end = read(source)
+    DeltaTable(str(place)).delete()
+    log = place / "_delta_log" / f"{1:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "remove" in action:  # optional, says the protocol
+            del action["remove"]["partitionValues"]
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+    if partitioned:
+        assert refusal(read, source, end).code == "HR-LAKE-014"
+    else:
+        assert read(source, end)[0] == [{"n": 1, "name": "x", "change": "-"}]
+
+
 def test_what_vacuum_has_removed_is_named(place):
     put(place, 1, 2)
     source = opened(place)

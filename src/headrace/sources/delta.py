@@ -131,6 +131,12 @@ class DeltaSource(LakeSource):
         if changed["remove"] and not self._changes:
             raise self.rewritten(version, "removes or rewrites data")
         data = [a["cdc"] for a in actions if a.get("cdc")]
+        read = data if self._changes and data else changed["remove"] + changed["add"]
+        if any(f.get("partitionValues") is None for f in read):  # which is optional
+            with self._as_input():
+                tables = [self._place.table(v) for v in (version, version - 1) if v >= 0]
+            if any(t.metadata().partition_columns for t in tables):
+                raise self._unreadable(f"does not state partitions of files of version {version}")
         if self._changes and data:
             yield from (self._piece(f, None) for f in data)
             return
