@@ -92,6 +92,34 @@ def test_a_key_that_is_no_column_is_refused(tmp_path):
     assert refusal(opened, tmp_path, keys="n").code == "HR-OUTPUT-008"
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_row_without_a_key_for_a_compacted_topic_is_refused_in_the_task(tmp_path, topics, typed):
+    if typed:
+        topics.create("t", 2, SCHEMA, key="n", compact=True)
+    else:
+        topics.create("t", 2, compact=True)
+    sink = opened(tmp_path, key="n")
+    made(sink)
+    column = SCHEMA.get_field_index("n")
+    rows = table(0, 1, 2)
+    bad = rows.set_column(column, "n", pa.array([1, None], SCHEMA.field("n").type))
+
+    error = refusal(sink.stage, bad, 0, "a")
+
+    assert error.code == "HR-OUTPUT-006" and "'t'" in error.message
+    sink.publish(0, sink.stage(rows, 0, "b"), ALONE)
+    assert sum(topics.latest("t").values()) == 2
+
+
+def test_a_key_by_which_a_compacted_topic_cannot_be_compacted_is_refused(tmp_path, topics):
+    topics.create("t", 2, compact=True)
+    assert refusal(opened(tmp_path).check).code == "HR-OUTPUT-006"
+    opened(tmp_path, key="n").check()
+    topics.create("typed", 2, SCHEMA, key="n", compact=True)
+    assert refusal(opened(tmp_path, "typed", key="text").check).code == "HR-OUTPUT-006"
+    opened(tmp_path, "typed").check()
+
+
 def test_a_topic_that_another_job_folder_writes_to_is_refused_unless_one_says_append(tmp_path):
     mine = made(opened(tmp_path))
     mine.publish(0, stage(mine, 0), ALONE)

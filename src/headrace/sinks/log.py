@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
-from headrace.log.contract import check_name
+from headrace.log.contract import TopicInfo, check_name
 from headrace.schema import ddl_type
 from headrace.settings import Settings
 from headrace.sinks.columns import holds, packed
@@ -74,7 +74,25 @@ class LogSink(DeliveredSink):
             topic = self._log.describe(self._topic) if exists else None
         if topic is not None and topic.schema is not None:
             _fit(self._topic, self.schema, topic.schema, topic.added)
+        if topic is not None and topic.compacted:
+            self._check_key(topic)
         self.check_owner()
+
+    def _check_key(self, topic: TopicInfo) -> None:
+        """A compacted topic needs a key in every record, and those of one key in one partition."""
+        if topic.schema is None and self._key is None:
+            raise OutputError(
+                "HR-OUTPUT-006",
+                f"the output has no key, and topic {self._topic!r} is compacted by key",
+                "Name the column: key=..., or write to another topic.",
+            )
+        if topic.schema is not None and self._key not in (None, topic.key) and topic.partitions > 1:
+            raise OutputError(
+                "HR-OUTPUT-006",
+                f"the output's key is {self._key!r}, and topic {self._topic!r} is compacted by "
+                f"{topic.key!r}",
+                "Leave key= out, or write to another topic.",
+            )
 
     def open(self) -> None:
         with _as_output():
@@ -128,6 +146,19 @@ class LogSink(DeliveredSink):
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
         with _as_output():
             topic = self._log.describe(self._topic)
+        records = self._records(rows, topic)
+        nulls = records[topic.key or "key"].null_count if topic.compacted else 0
+        if nulls:
+            raise OutputError(
+                "HR-OUTPUT-006",
+                f"{nulls} rows of the output have no key, and topic {self._topic!r} is compacted "
+                "by key",
+                "Leave such rows out (where), or give them a key (coalesce); nothing of this batch "
+                "is committed.",
+            )
+        return records
+
+    def _records(self, rows: pa.Table, topic: TopicInfo) -> pa.Table:
         if topic.schema is not None:
             here = [
                 f for f in topic.schema if f.name in rows.column_names or f.name not in topic.added
