@@ -245,3 +245,17 @@ def test_a_flipped_bit_in_what_is_left_is_an_error(embedded, at):
     assert refusal(lambda: stored(EmbeddedLog(embedded.root))).code == "HR-LOG-008"
     file.unlink()
     assert refusal(lambda: stored(EmbeddedLog(embedded.root))).code == "HR-LOG-009"
+
+
+def test_a_topic_whose_only_column_is_its_key_deletes_nothing(folder, clock, monkeypatch):
+    log = EmbeddedLog(folder / "log", clock)
+    error = refusal(log.create, "t", 1, "k string", key="k", compact=True)
+    assert error.code == "HR-LOG-004" and "only column" in error.message
+
+    monkeypatch.setattr("headrace.log.arguments._check_compacted", lambda *_: None)
+    log.create("t", 1, "k string", key="k", compact=True)  # as an earlier version did
+    log.append("t", [("a",), ("b",), ("a",)])
+    clock.advance(3 * DAY)
+    log.compact("t")
+    left = [r["k"] for _, t in log.read("t", 0, 0, offsets=True) for r in t.to_pylist()]
+    assert left == ["b", "a"]

@@ -178,6 +178,12 @@ def _check_compacted(
         return
     if key is None:
         raise _unfit(path, "compaction without a key", "Name the column: key=...")
+    if len(columns) == 1:  # every record would be one that deletes its key
+        raise _unfit(
+            path,
+            f"compaction by {key!r}, its only column",
+            "Add a column: a record whose other columns are all null deletes its key.",
+        )
     if pa.types.is_floating(columns.field(key).type):
         raise _unfit(
             path, f"compaction by {key!r}, a floating-point column", "Choose a column of text, "

@@ -235,8 +235,8 @@ def _kept(topic: Topic, reader: TopicReader, partition: int, end: int, now: int)
 
 
 def _deletes(topic: Topic, records: pa.RecordBatch) -> np.ndarray:
-    """Which records delete their key: all other columns are null."""
-    deletes = np.ones(records.num_rows, bool)
+    """Which records delete their key: all other columns are null, and there are others."""
+    deletes = np.full(records.num_rows, len(topic.columns) > 1)
     for name, column in zip(records.schema.names, records.columns, strict=True):
         if name != topic.key_column:
             deletes &= column.is_null().to_numpy(zero_copy_only=False)
