@@ -284,6 +284,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "TopicSubscription.max_poll_ms": "ms",
         "TopicSubscription.session_ms": "ms",
     },
+    "log.consumer": {
+        "_POLLS": "polls in max_poll",
+    },
     "log.embedded_clients": {
         "_BEATS": "heartbeats in a session",
     },

@@ -401,6 +401,39 @@ def test_a_lost_partition_that_comes_back_goes_on_where_the_other_was(embedded, 
     assert embedded.group("g").committed == {T0: 10}
 
 
+def test_iterating_a_batch_commits_when_due_and_counts_as_polling(embedded):
+    fill(embedded, partitions=1, rows=60)
+    options = {"auto_commit": "50ms", "max_poll": "300ms", "session": "1s"}
+    with hr.Consumer("t", "g", log=embedded, **options) as consumer:
+        seen = []
+        for record in consumer.records("50ms"):
+            seen.append(record.offset)
+            time.sleep(0.01)
+            if record.offset == 40:
+                assert 20 <= embedded.group("g").committed[T0] <= 40  # not the one at hand
+    assert seen == list(range(60))
+    assert embedded.group("g").committed == {T0: 60}
+
+
+def test_a_member_that_iterates_a_batch_shares_with_one_that_joins(embedded):
+    fill(embedded, partitions=2, rows=200)
+    one = hr.Consumer("t", "g", log=embedded, max_poll="300ms")
+    two, seen = None, []
+    for record in one.records("200ms"):
+        seen.append((record.partition, record.offset))
+        time.sleep(0.005)
+        if len(seen) == 10:
+            two = hr.Consumer("t", "g", log=embedded)
+            two.poll("0s")
+        if len(seen) > 10 and two is not None:
+            batch = two.poll("0s", max_rows=100)
+            seen += [] if batch is None else [(batch.partition, o) for o in batch.offsets.tolist()]
+    assert len(one.assignment()) == len(two.assignment()) == 1
+    one.close()
+    two.close()
+    assert sorted(seen) == [(p, o) for p in range(2) for o in range(100)]
+
+
 def test_a_member_that_does_not_poll_loses_its_partitions(embedded):
     fill(embedded, partitions=1, rows=10)
     idle = hr.Consumer("t", "g", log=embedded, session="100ms", max_poll="50ms")

@@ -28,6 +28,7 @@ from headrace.log.contract import Log
 
 _MOST = 262_144  # rows of one batch
 _WAIT = 1.0  # seconds that an iteration waits at a time
+_POLLS = 3  # how often an iteration polls in `max_poll`, even within a batch
 
 
 class Consumer:
@@ -62,6 +63,7 @@ class Consumer:
         self._records: Iterator[ConsumerRecord] | None = None  # of the batch that is being iterated
         self._auto = None if auto_commit is None else millis(auto_commit) / 1_000
         self._due = time.monotonic() + (self._auto or 0)
+        self._poll_every, self._polled = millis(max_poll) / 1_000 / _POLLS, time.monotonic()
         subscription = TopicSubscription(
             _topics(topics), _group(group), _start(start), millis(session), millis(max_poll)
         )
@@ -205,15 +207,24 @@ class Consumer:
 
     def _poll(self, timeout: float, max_rows: int) -> PolledBatch | None:
         self._settle()
-        if self._group is not None and self._auto is not None and time.monotonic() >= self._due:
-            self.commit()
+        self._commit_if_due()
         batch = self._client.poll(timeout, max_rows, self._revoking)
+        self._polled = time.monotonic()
         if batch is not None:
             self._returned[batch.place] = batch.end
         return batch
 
+    def _commit_if_due(self) -> None:
+        if self._group is not None and self._auto is not None and time.monotonic() >= self._due:
+            self.commit()
+
     def _next(self, timeout: float) -> ConsumerRecord | None:
         self._check()
+        if self._records is not None and self._group is not None:
+            if time.monotonic() - self._polled >= self._poll_every:  # it is still a member then
+                self._rewind()
+            else:
+                self._commit_if_due()
         if self._records is None:
             batch = self._poll(timeout, _MOST)
             if batch is None:
