@@ -6,8 +6,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -17,6 +20,51 @@ needs_broker = pytest.mark.skipif(
     PROGRAM is None,
     reason="no mosquitto here: apt-get install mosquitto (tools/bootstrap.sh does, as root)",
 )
+
+
+class ScriptedBroker:
+    """Answers one client at a time, as a broker that refuses subscriptions or is slow does."""
+
+    def __init__(self, granted: int = 1, pause: float = 0.0, most: int = 10**9) -> None:
+        self._granted, self._pause, self._most = granted, pause, most  # most acknowledgements
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client = self._server.accept()[0]
+            except OSError:
+                return
+            with client, client.makefile("rb") as stream, suppress(OSError):
+                while head := stream.read(1):
+                    self._answer(client, head[0], stream.read(_length(stream)))
+
+    def _answer(self, client: socket.socket, kind: int, body: bytes) -> None:
+        if kind == 0x10:
+            client.sendall(b"\x20\x02\x00\x00")
+        elif kind == 0x82:
+            client.sendall(b"\x90\x03" + body[:2] + bytes([self._granted]))
+        elif kind == 0xA2:
+            client.sendall(b"\xb0\x02" + body[:2])
+        elif kind >> 4 == 3 and self._most > 0:
+            self._most -= 1
+            time.sleep(self._pause)
+            at = 2 + int.from_bytes(body[:2])
+            client.sendall(b"\x40\x02" + body[at : at + 2])
+
+    def stop(self) -> None:
+        self._server.close()
+
+
+def _length(stream: BinaryIO) -> int:
+    found = shift = 0
+    while True:
+        octet = stream.read(1)[0]
+        found, shift = found | (octet & 127) << shift, shift + 7
+        if octet < 128:
+            return found
 
 
 class Broker:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mqtt.broker import Broker, needs_broker
+from tests.mqtt.broker import Broker, ScriptedBroker, needs_broker
 
 import headrace as hr
 from headrace.connect.mqtt import Broker as Address
@@ -230,6 +230,7 @@ def test_a_session_that_is_gone_is_an_error_unless_that_is_accepted(tmp_path):
         source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
         assert refused_by(source.latest, "lines").code == "HR-MQTT-001"
         source.close()
+        assert failed(opened(other, tmp_path / "job", "gone")) == "HR-MQTT-001"  # and again
         source = opened(other, tmp_path / "job", "gone", new_session=True)
         before = source.latest("lines")
         end = time.monotonic() + PATIENCE
@@ -238,8 +239,68 @@ def test_a_session_that_is_gone_is_an_error_unless_that_is_accepted(tmp_path):
             time.sleep(0.05)
         assert 7 in numbers(source)
         source.close()
+        source = opened(other, tmp_path / "job", "gone")  # it was accepted
+        source.latest("lines")
+        assert source._receiver.subscribed.wait(PATIENCE)  # type: ignore[attr-defined]
+        source.close()
     finally:
         other.stop()
+
+
+def failed(source: Source) -> str:
+    """The code with which the input fails."""
+    try:
+        source.latest("lines")
+        source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
+        source.latest("lines")
+    except InputError as error:
+        return error.code
+    finally:
+        source.close()
+    return ""
+
+
+@needs_broker
+def test_a_first_start_without_a_broker_has_no_session_to_lose(tmp_path):
+    broker = Broker(tmp_path / "broker")
+    broker.stop()
+    try:
+        for _ in range(2):
+            assert failed(opened(broker, tmp_path / "job", "late")) == "HR-INPUT-015"
+        broker.start()
+        source = opened(broker, tmp_path / "job", "late")
+        subscribed(source, broker, "late")
+        source.close()
+    finally:
+        broker.stop()
+
+
+@needs_broker
+def test_retained_messages_come_once_and_a_new_topic_is_subscribed_to(broker, tmp_path):
+    publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+    for topic, n in (("kept/a", 1), ("kept/b", 2)):
+        sent = publisher._client.publish(topic, json.dumps({"n": n}), qos=1, retain=True)
+        sent.wait_for_publish(PATIENCE)
+    publisher.close()
+    for round in range(3):
+        source = opened(broker, tmp_path, "kept/a")
+        source.latest("lines")
+        assert source._receiver.subscribed.wait(PATIENCE)  # type: ignore[attr-defined]
+        publish(broker, [{"n": 10 + round}], "kept/a")
+        wait_for(source, 2 + round)
+        assert numbers(source) == [1, *range(10, 11 + round)]
+        source.close()
+    source = opened(broker, tmp_path, "kept/b")
+    wait_for(source, 5)
+    assert numbers(source)[-1] == 2
+    source.close()
+
+
+def test_a_subscription_that_is_refused_is_an_error(tmp_path):
+    broker = ScriptedBroker(granted=0x80)
+    for _ in range(2):
+        assert failed(opened(broker, tmp_path, "secret")) == "HR-MQTT-004"
+    broker.stop()
 
 
 class Taken:

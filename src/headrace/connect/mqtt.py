@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,25 +103,54 @@ class MqttMessage:
 
 
 class MqttSubscription(_MqttClient):
-    """Messages of a topic filter; each is the session's until it is acknowledged."""
+    """Messages of a topic filter; each is the session's until it is acknowledged.
 
-    def __init__(self, broker: Broker, client_id: str, topic: str) -> None:
+    `known`: the broker should have the session; `subscribed`: and in it this topic filter. To
+    subscribe once more would bring the retained messages once more.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        client_id: str,
+        topic: str,
+        *,
+        known: bool = False,
+        subscribed: bool = False,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(broker, client_id, clean=False)
         self._topic, self._queue = topic, queue.SimpleQueue[MqttMessage]()
-        self.lost = False  # a later connection has found no session
-        self._had = False
+        self.lost = False  # a connection has not found the session
+        self.denied = ""  # why the broker refuses the subscription
+        self.orderly = False  # closed with a session that has the subscription
+        self.failed: Exception | None = None  # of `on_lost`
+        self._known, self._subscribed, self._on_lost = known, subscribed, on_lost
         self._client.on_message = self._on_message
         self._granted = threading.Event()
-        self._client.on_subscribe = lambda *said: self._granted.set()
+        self._client.on_subscribe = self._on_subscribe
         self._start()
         if not self._granted.wait(FIRST_TRY):
             self.close()
             raise NoConnection("it does not answer")
 
     def _connected(self) -> None:
-        self.lost = self.lost or (self._had and not self.resumed)
-        self._had = True
-        self._client.subscribe(self._topic, qos=1)
+        if self._known and not self.resumed:
+            self.lost = True
+            try:
+                self._on_lost()
+            except Exception as cause:  # the client's thread must not end
+                self.failed = cause
+        self._known = True
+        if self.resumed and self._subscribed:
+            self._granted.set()
+        else:
+            self._client.subscribe(self._topic, qos=1)
+
+    def _on_subscribe(self, client: Any, data: Any, id: int, reasons: Any, more: Any) -> None:
+        refused = [str(reason).lower() for reason in reasons if reason.is_failure]
+        self.denied, self._subscribed = "; ".join(refused), not refused
+        self._granted.set()
 
     def _on_message(self, client: Any, data: Any, message: Any) -> None:
         self._queue.put(MqttMessage(bytes(message.payload), message.mid, message.qos))
@@ -153,7 +182,7 @@ class MqttSubscription(_MqttClient):
         answered = threading.Event()
         self._client.on_unsubscribe = lambda *said: answered.set()
         if self._client.is_connected() and self._client.unsubscribe(_NOWHERE)[0] == 0:
-            answered.wait(_FAREWELL)
+            self.orderly = answered.wait(_FAREWELL) and self._subscribed and not self.lost
         super().close()
 
 

@@ -21,7 +21,10 @@ from headrace.sources.contract import InputRequest, Source, refuse_unknown, writ
 from headrace.sources.received import LineWriter, Received
 from headrace.sources.receiving import BackgroundReceiver, ReceivedSource, line_format
 
-CLIENT = "client"  # at rest: the id of the job's session
+CLIENT = "client"  # at rest: the id of the job's session, once the broker has had it
+FIRST = "client.first"  # at rest: the id with which a first connection is tried
+LOST = "client.lost"  # at rest: the broker has lost the session, and that was not accepted yet
+SUBSCRIBED = "client.subscribed"  # at rest: the topic of a session that was closed in order
 PORT = 1883
 TLS_PORT = 8883
 PORTS = 65_536
@@ -71,12 +74,23 @@ class MqttReceiver(BackgroundReceiver):
         super().__init__(source.place, received)
 
     def receive(self, writer: LineWriter) -> None:
-        path, source = self._received.home / CLIENT, self._source
+        source, home = self._source, self._received.home
+        path, first, lost = home / CLIENT, home / FIRST, home / LOST
+        if lost.exists() and not source._new_session:
+            raise session_lost(self.place)
         known = path.exists()
-        if not known:
-            write_durably(path, f"headrace-{secrets.token_hex(8)}".encode())
+        if not known and not first.exists():
+            write_durably(first, f"headrace-{secrets.token_hex(8)}".encode())
+        name = (path if known else first).read_text("ascii")
         try:
-            session = MqttSubscription(source._broker, path.read_text("ascii"), source._topic)
+            session = MqttSubscription(
+                source._broker,
+                name,
+                source._topic,
+                known=known,
+                subscribed=known and self._was_subscribed(),
+                on_lost=lambda: None if source._new_session else write_durably(lost, b""),
+            )
         except NoConnection as cause:
             raise InputError(
                 "HR-INPUT-015",
@@ -84,8 +98,11 @@ class MqttReceiver(BackgroundReceiver):
                 "Start the broker first, and check the address, user= and password_env=.",
             ) from cause
         try:
-            if known and not session.resumed and not source._new_session:
-                raise session_lost(self.place)
+            self._refuse(session)
+            if not known:
+                write_durably(path, name.encode())
+            if source._new_session:
+                lost.unlink(missing_ok=True)  # it is accepted
             self.subscribed.set()
             while not self._stop.is_set():
                 messages = session.take(_WAIT, MOST_AT_ONCE)
@@ -95,10 +112,31 @@ class MqttReceiver(BackgroundReceiver):
                         payloads = [p.translate(_BREAKS) for p in payloads]
                     writer.add(pa.array(payloads, pa.binary()))
                     session.acknowledge(messages)
-                if session.lost and not source._new_session:
-                    raise session_lost(self.place)
+                self._refuse(session)
         finally:
             session.close()
+            if session.orderly:
+                write_durably(home / SUBSCRIBED, source._topic.encode())
+
+    def _was_subscribed(self) -> bool:
+        """Whether the session was closed in order, with this subscription; asked once."""
+        path = self._received.home / SUBSCRIBED
+        found = path.exists() and path.read_bytes() == self._source._topic.encode()
+        if found:
+            write_durably(path, b"")
+        return found
+
+    def _refuse(self, session: MqttSubscription) -> None:
+        if session.failed is not None:
+            raise session.failed
+        if session.lost and not self._source._new_session:
+            raise session_lost(self.place)
+        if session.denied:
+            raise InputError(
+                "HR-MQTT-004",
+                f"the broker refuses the subscription to {self.place}: {session.denied}",
+                "Check the topic, and what user= may read at the broker.",
+            )
 
 
 def session_lost(place: str) -> InputError:
