@@ -368,6 +368,17 @@ def test_an_output_waits_for_a_broker_that_is_away(tmp_path):
         broker.stop()
 
 
+def test_patience_counts_from_the_last_acknowledgement():
+    for most, published in ((20, True), (5, False)):
+        broker = ScriptedBroker(pause=0.05, most=most)
+        publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+        began = time.monotonic()
+        assert publisher.publish("slow", [b"x"] * 20, 0.5) is published
+        assert time.monotonic() - began < 5
+        publisher.close()
+        broker.stop()
+
+
 @needs_broker
 def test_a_job_from_one_topic_to_another(broker, tmp_path):
     reader = Taken(broker, "program/out")

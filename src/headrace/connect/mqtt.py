@@ -189,22 +189,28 @@ class MqttSubscription(_MqttClient):
 class MqttPublisher(_MqttClient):
     def __init__(self, broker: Broker, client_id: str = "") -> None:
         super().__init__(broker, client_id, clean=True)
+        self._acknowledged = 0.0  # when the broker did so last
+        self._client.on_publish = self._on_publish
         self._start()
 
-    def publish(self, topic: str, payloads: Sequence[bytes], patience: float) -> bool:
-        """Publish all, in order; whether the broker has acknowledged them in time.
+    def _on_publish(self, *said: Any) -> None:
+        self._acknowledged = time.monotonic()
 
+    def publish(self, topic: str, payloads: Sequence[bytes], patience: float) -> bool:
+        """Publish all, in order; whether the broker has acknowledged them.
+
+        It has not if none was acknowledged for `patience` seconds.
         What is not acknowledged when a connection is lost is sent again on the next one.
         """
-        end = time.monotonic() + patience
         for i in range(0, len(payloads), _AT_ONCE):
             sent = [
                 self._client.publish(topic, payload, qos=1)
                 for payload in payloads[i : i + _AT_ONCE]
             ]
+            began = time.monotonic()
             for info in sent:
                 while not info.is_published():
-                    if time.monotonic() > end:
+                    if time.monotonic() > max(began, self._acknowledged) + patience:
                         return False
                     try:
                         info.wait_for_publish(0.2)
