@@ -8,13 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace.errors import InputError
+from headrace.log import kafka_reader
 from headrace.schema import schema_of
 from headrace.sources import Source, open_source
+from headrace.sources.kafka_rows import RecordColumns
 from headrace.testing import Driver
 from tests.kafka.running import (
     add_partitions,
@@ -121,6 +124,66 @@ def test_the_parts_of_a_record_fill_the_columns_that_are_named_for_them() -> Non
     own = opened(topic, None, key="key", timestamp="at")
     assert own.schema.names == ["value", "key", "at"]
     assert read_all(own)[0] == {"value": b'{"n": 7}', "key": b"7", "at": moment}
+
+
+@pytest.mark.parametrize(
+    "kind", ["map<string, string>", "array<struct<key: string, value: string>>"]
+)
+def test_a_header_that_is_not_text_is_a_dead_letter_and_its_neighbours_are_not(kind: str) -> None:
+    from confluent_kafka import Producer
+
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": broker().address})
+    for n in range(100):
+        headers = [("h", b"\xff" if n == 50 else b"%d" % n)]
+        producer.produce(topic, numbers(1, n)[0], partition=0, headers=headers)
+    assert producer.flush(30) == 0
+    source = opened(topic, f"n bigint, h {kind}", headers="h")
+    ((chunk, _),) = source.read(source.cut("0", 0, 100, 1)[0])
+    table, bad, reasons = source.decode(chunk)
+    good = [n for n in range(100) if n != 50]
+    assert bad.nonzero()[0].tolist() == [50] and "a header is not" in reasons[0]
+    assert table.column("n").to_pylist() == good
+    values = [next(iter(dict(h).values()) if isinstance(h[0], tuple) else iter([h[0]["value"]]))
+              for h in table.column("h").to_pylist()]  # fmt: skip
+    assert values == [str(n) for n in good]
+
+
+def test_a_record_whose_time_no_column_holds_is_a_dead_letter() -> None:
+    from confluent_kafka import Producer
+
+    topic = new_topic(config={"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    producer = Producer({"bootstrap.servers": broker().address})
+    at = 1_700_000_000_000
+    for n, stamp in enumerate([at, at * 1_000_000, at]):
+        producer.produce(topic, numbers(1, n)[0], partition=0, timestamp=stamp)
+    assert producer.flush(30) == 0
+    wait_for(lambda: opened(topic).latest("0") == 3)
+    source = opened(topic, "n bigint, at timestamp", timestamp="at")
+    ((chunk, _),) = source.read(source.cut("0", 0, 3, 1)[0])
+    table, bad, reasons = source.decode(chunk)
+    assert table.column("n").to_pylist() == [0, 2] and bad.tolist() == [False, True, False]
+    assert reasons == [f"column 'at': {at * 1_000_000} is not timestamp"]
+
+
+class Misnamed:
+    """A record with a header whose name is not UTF-8, which the library cannot write itself."""
+
+    def headers(self) -> Any:
+        return [(b"\xff".decode(), b"")]
+
+
+@pytest.mark.parametrize("value", ["binary", "string"])
+@pytest.mark.parametrize("kind", ["map<string, {}>", "array<struct<key: string, value: {}>>"])
+def test_a_header_whose_name_is_not_text_is_a_dead_letter(kind: str, value: str) -> None:
+    schema = schema_of(f"h {kind.format(value)}")
+    found = [[("a", b"1")], kafka_reader._headers(Misnamed()), []]
+    headers = pa.array(found, kafka_reader._HEADERS)
+    records = kafka_reader.KafkaRecords(np.arange(3), pa.array([b""] * 3), headers=headers)
+    columns = RecordColumns(schema, {"headers": "h"})
+    table, bad, reasons = columns.decode(columns.chunk(records, 0), lambda raw: None)  # type: ignore
+    assert len(table) == 2 and bad.tolist() == [False, True, False]
+    assert reasons == ["column 'h': the name of a header is not UTF-8"]
 
 
 def test_a_tombstone_is_a_row_of_nulls_where_its_key_is_read_and_dead_elsewhere() -> None:

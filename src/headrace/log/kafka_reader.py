@@ -54,7 +54,7 @@ class KafkaRecords:
     offsets: npt.NDArray[np.int64]
     values: pa.Array  # binary; null for a tombstone
     keys: pa.Array | None = None  # binary
-    headers: pa.Array | None = None  # map of text to bytes
+    headers: pa.Array | None = None  # map of text to bytes; null if a name is not text
     timestamps: pa.Array | None = None  # milliseconds; null if a record has none
 
     def __len__(self) -> int:
@@ -213,8 +213,11 @@ def _records(messages: list[Any], offsets: Any, wanted: Wanted) -> KafkaRecords:
     return KafkaRecords(offsets, values, keys, headers, times)
 
 
-def _headers(message: Any) -> list[tuple[str, bytes | None]]:
-    return message.headers() or []
+def _headers(message: Any) -> list[tuple[str, bytes | None]] | None:
+    try:
+        return message.headers() or []
+    except UnicodeDecodeError:  # the library takes names for text
+        return None
 
 
 def _time(message: Any) -> int | None:

@@ -125,10 +125,12 @@ def _part(part: str, column: pa.Array, field: pa.Field) -> tuple[pa.Array, dict[
         problems = {i: reason(field.name, column[i].as_py(), kind) for i in failed}
     elif part == HEADERS:
         cast, problems = _headers(column, field)
-    elif part == STAMP and pa.types.is_timestamp(kind):
-        cast = column.cast(pa.timestamp("ms", kind.tz)).cast(kind)
     else:
-        cast, failed = isolate(column, kind, lambda some: cast_exactly(some, kind))
+        if part == STAMP and pa.types.is_timestamp(kind):
+            moment = pa.timestamp("ms", kind.tz)
+            cast, failed = isolate(column, kind, lambda some: some.cast(moment).cast(kind))
+        else:
+            cast, failed = isolate(column, kind, lambda some: cast_exactly(some, kind))
         shown = ddl_type(kind)
         problems = {i: f"column {field.name!r}: {column[i]} is not {shown}" for i in failed}
     if not field.nullable and cast.null_count:
@@ -139,17 +141,24 @@ def _part(part: str, column: pa.Array, field: pa.Field) -> tuple[pa.Array, dict[
 
 def _headers(column: pa.Array, field: pa.Field) -> tuple[pa.Array, dict[int, str]]:
     kind = field.type
+    nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()
+    unnamed = dict.fromkeys(nulls, f"column {field.name!r}: the name of a header is not UTF-8")
     if not pa.types.is_map(kind):
         pairs = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
         listed = pa.ListArray.from_arrays(column.offsets, pairs)
-        cast, failed = isolate(listed, kind, lambda some: some.cast(kind))
-        return cast, {i: _not_text(field) for i in failed}
-    cast, failed = isolate(column, kind, lambda some: some.cast(kind))
-    problems = {i: _not_text(field) for i in failed}
+        cast, failed = isolate(listed, kind, lambda some: _alone(some, listed).cast(kind))
+        return cast, unnamed | {i: _not_text(field) for i in failed}
+    cast, failed = isolate(column, kind, lambda some: _alone(some, column).cast(kind))
+    problems = unnamed | {i: _not_text(field) for i in failed}
     for i in _repeated(column):
         text = f"column {field.name!r}: a header occurs twice, which a map cannot hold"
         problems.setdefault(i, text)
     return cast, problems
+
+
+def _alone(some: pa.Array, whole: pa.Array) -> pa.Array:
+    """A part of nested values with children of its own: a cast also looks at those outside."""
+    return some if len(some) == len(whole) else some.take(pa.array(np.arange(len(some))))
 
 
 def _repeated(column: pa.Array) -> list[int]:
