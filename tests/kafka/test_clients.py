@@ -11,7 +11,13 @@ import pytest
 import headrace as hr
 from headrace.errors import LogError
 from headrace.log import TopicPartition
-from tests.kafka.running import new_topic
+from tests.kafka.running import (
+    add_partitions,
+    delete_records,
+    delete_topic,
+    new_topic,
+    produce,
+)
 from tests.kafka.written import fresh, messages
 
 
@@ -132,6 +138,54 @@ def test_a_consumer_seeks_by_offset_and_by_time_and_says_how_far_it_is(place):
     assert refusal(consumer.commit).code == "HR-LOG-022"
     latest = hr.Consumer(topic, log=place, start="latest")
     assert latest.positions() == {TopicPartition(topic, 0): 10}
+
+
+def test_retention_that_overtakes_a_group_is_an_error_and_no_gap(place):
+    topic, wanted = fill(place, partitions=1), {"group": fresh()}
+    with hr.Consumer(topic, log=place, **wanted) as consumer:
+        first = consumer.poll("20s", max_rows=4).end
+        consumer.commit()
+    consumer = hr.Consumer(topic, log=place, **wanted)
+    delete_records(topic, 0, 7)
+    error = refusal(lambda: [consumer.poll("1s") for _ in range(20)])
+    assert error.code == "HR-LOG-023" and f"records {first} to 6 of partition 0" in str(error)
+    assert refusal(consumer.poll, "1s").code == "HR-LOG-023"  # until somebody decides
+    consumer.seek(topic, 0, "earliest")
+    assert [r.offset for r in consumer.records("2s")] == [7, 8, 9]
+    consumer.close()
+
+
+@pytest.mark.parametrize("more", [3, 30])
+def test_a_topic_that_is_made_again_is_another(place, more, monkeypatch):
+    monkeypatch.setattr("headrace.log.kafka_clients._LOOK", 0.0, raising=False)
+    topic = fill(place, partitions=1)
+    consumer = hr.Consumer(topic, log=place)
+    assert len(list(consumer.records("1s"))) == 10
+    delete_topic(topic)
+    new_topic(name=topic)
+    produce(topic, [b"new"] * more)
+    codes, end = set[str](), time.monotonic() + 30
+    while not codes:
+        assert time.monotonic() < end
+        try:
+            assert consumer.poll("1s") is None
+        except LogError as error:
+            codes.add(error.code)
+    assert codes == {"HR-LOG-002"}
+    consumer.close()
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(place):
+    topic, soon = fill(place, partitions=1), {"topic.metadata.refresh.interval.ms": 200}
+    options = {"group": fresh(), "start": "latest", "log": place, "options": soon}
+    with hr.Consumer(topic, **options) as consumer:
+        produce(topic, [b"since"])  # before the group is joined
+        batch = consumer.poll("20s")
+        assert batch is not None and batch.offsets.tolist() == [10]
+        add_partitions(topic, 2)
+        produce(topic, [b"first", b"second"], 1)
+        batch = consumer.poll("30s")
+        assert batch is not None and (batch.partition, batch.offsets[0]) == (1, 0)
 
 
 def test_what_is_not_there_is_named(place):

@@ -29,7 +29,17 @@ from headrace.log.clients import (
     unknown_option,
 )
 from headrace.log.contract import BYTES, Records
-from headrace.log.kafka import PATIENCE, SHORTHANDS, Cluster, library, parse, properties
+from headrace.log.kafka import (
+    PATIENCE,
+    SHORTHANDS,
+    Cluster,
+    describe,
+    is_missing,
+    is_passing,
+    library,
+    parse,
+    properties,
+)
 from headrace.log.kafka_delivery import unwrapped
 from headrace.log.kafka_produce import flush, produce, throughput
 from headrace.log.kafka_topics import UNHEARD
@@ -37,6 +47,8 @@ from headrace.log.kafka_topics import UNHEARD
 _LIMIT = 1 << 20  # bytes of a record, if the topic does not say otherwise
 _SLICE = 0.1  # seconds of one wait for records
 _GATHER = 0.01  # seconds in which records are gathered into one batch
+_LOOK = 1.0  # seconds after which it is asked whether the topics are still the same
+_OUT_OF_RANGE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 _TAKEN_OVER = (
     "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST",
     "FENCED_INSTANCE_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH",
@@ -199,12 +211,16 @@ class KafkaConsumer:
         self._cluster, self._wanted = cluster, subscription
         self._at: dict[TopicPartition, int] = {}  # the next offset that is returned
         self._waiting: dict[TopicPartition, deque[Any]] = {}
+        self._outside: set[TopicPartition] = set()  # those that do not have the next offset
+        self._ids: dict[str, str] = {}  # of the topics that are read
+        self._look = 0.0  # when the topics are looked at again
+        self._starts: dict[TopicPartition, int] = {}  # the ends of the partitions at the beginning
         self._revoking: Revoking = lambda places, lost: None
         own = {
             "group.id": subscription.group or f"headrace-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            "auto.offset.reset": subscription.start,
+            "auto.offset.reset": "error",  # a gap is never passed over
             "session.timeout.ms": subscription.session_ms,
             "heartbeat.interval.ms": max(1, subscription.session_ms // 3),
             "max.poll.interval.ms": max(subscription.max_poll_ms, subscription.session_ms),
@@ -216,6 +232,9 @@ class KafkaConsumer:
 
     def _start(self) -> None:
         kafka, known = library(), self._places()
+        self._ids = {t: describe(self._cluster, t).id for t in self._wanted.topics}
+        if self._wanted.start == "latest":
+            self._starts = {place: self.bounds(place)[1] for place in known}
         if self._wanted.group is not None:
             self._consumer.subscribe(
                 list(self._wanted.topics),
@@ -224,9 +243,12 @@ class KafkaConsumer:
                 on_lost=lambda _, places: self._taken(places, True),
             )
             return
-        edge = 0 if self._wanted.start == "earliest" else 1
-        self._at = {place: self.bounds(place)[edge] for place in known}
+        self._at = {place: self._first(place) for place in known}
         self._consumer.assign([kafka.TopicPartition(*p, at) for p, at in self._at.items()])
+
+    def _first(self, place: TopicPartition) -> int:
+        """Where a partition begins; one that was added since then is read from its beginning."""
+        return self._starts[place] if place in self._starts else self.bounds(place)[0]
 
     def _places(self) -> list[TopicPartition]:
         """All partitions of the topics; LogError if one does not exist."""
@@ -239,10 +261,10 @@ class KafkaConsumer:
         return found
 
     def _assigned(self, consumer: Any, places: Sequence[Any]) -> None:
-        kafka, edge = library(), 0 if self._wanted.start == "earliest" else 1
+        kafka = library()
         for one in consumer.committed(list(places), timeout=PATIENCE):
             place = TopicPartition(one.topic, one.partition)
-            self._at[place] = one.offset if one.offset >= 0 else self.bounds(place)[edge]
+            self._at[place] = one.offset if one.offset >= 0 else self._first(place)
         own = {(p.topic, p.partition) for p in places}
         consumer.assign([kafka.TopicPartition(*p, at) for p, at in self._at.items() if p in own])
 
@@ -254,6 +276,7 @@ class KafkaConsumer:
             for place in own:
                 self._at.pop(place, None)
                 self._waiting.pop(place, None)
+                self._outside.discard(place)
 
     def poll(self, timeout: float, max_rows: int, revoking: Revoking) -> PolledBatch | None:
         self._revoking, end = revoking, time.monotonic() + timeout
@@ -261,6 +284,8 @@ class KafkaConsumer:
             while not self._waiting:
                 left = end - time.monotonic()
                 self._fetch(max(0.0, min(left, _SLICE)), max_rows)
+                if self._outside and not self._waiting:
+                    raise self._out_of_range(min(self._outside))
                 if left <= 0:
                     break
         for place in list(self._waiting):
@@ -271,15 +296,61 @@ class KafkaConsumer:
         """Wait for a record, and take those that come with it."""
         first = self._consumer.poll(timeout)
         found = [] if first is None else [first, *self._consumer.consume(max_rows, _GATHER)]
+        failed, again = None, time.monotonic() >= self._look
         for message in found:
-            error = message.error()
+            error, place = message.error(), TopicPartition(message.topic(), message.partition())
             if error is not None:
-                if not kafka_topics.is_gone(error):
-                    raise library().KafkaException(error)
-                continue
-            place = TopicPartition(message.topic(), message.partition())
-            if place in self._at and message.offset() >= self._at[place]:
-                self._waiting.setdefault(place, deque()).append(message)
+                if error.name() in _OUT_OF_RANGE:
+                    self._outside |= {place} & self._at.keys()
+                elif not kafka_topics.is_gone(error):
+                    failed = failed or error
+            elif place in self._at:
+                if message.offset() >= self._at[place]:
+                    self._waiting.setdefault(place, deque()).append(message)
+                else:  # from before a seek, or of another topic of the same name
+                    again = True
+        if failed is not None:  # when the others are taken
+            raise library().KafkaException(failed)
+        if found and again:
+            self._check_topics()
+
+    def _check_topics(self) -> None:
+        """LogError if a topic is not the one that was read so far."""
+        for topic, id in self._ids.items():
+            try:
+                made_again = describe(self._cluster, topic).id != id
+            except LogError as cause:
+                if is_passing(cause):
+                    return
+                if not is_missing(cause):
+                    raise
+                made_again = True
+            if made_again:
+                self._waiting = {p: w for p, w in self._waiting.items() if p.topic != topic}
+                raise LogError(
+                    "HR-LOG-002",
+                    f"topic '{topic}' was deleted and made again while it was read",
+                    "Its records are others than those that were read: make a new consumer.",
+                )
+        self._look = time.monotonic() + _LOOK
+
+    def _out_of_range(self, place: TopicPartition) -> LogError:
+        """Why the partition does not have the next offset."""
+        self._check_topics()
+        at, (low, high) = self._at[place], self.bounds(place)
+        if at < low:
+            return LogError(
+                "HR-LOG-023",
+                f"records {at} to {low - 1} of partition {place.partition} of topic "
+                f"'{place.topic}' were removed by retention before they were read",
+                "To go on without them: seek(topic, partition, 'earliest').",
+            )
+        return LogError(
+            "HR-LOG-007",
+            f"offset {at} is outside partition {place.partition} of topic '{place.topic}', "
+            f"which holds [{low}, {high})",
+            f"Seek from {low} (the earliest stored) to {high} (the latest).",
+        )
 
     def _batch(self, place: TopicPartition, max_rows: int) -> PolledBatch:
         waiting = self._waiting[place]
@@ -310,8 +381,13 @@ class KafkaConsumer:
     def seek(self, place: TopicPartition, offset: int) -> None:
         self._waiting.pop(place, None)
         self._at[place] = offset
+        kafka = library()
         with _in_words(self._cluster):
-            self._consumer.seek(library().TopicPartition(*place, offset))
+            if place not in self._outside:
+                self._consumer.seek(kafka.TopicPartition(*place, offset))
+                return
+            self._outside, self._waiting = set(), {}  # it has stopped: all are read anew
+            self._consumer.assign([kafka.TopicPartition(*p, at) for p, at in self._at.items()])
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
         with _in_words(self._cluster):
