@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 import headrace as hr
 from headrace.errors import LogError
 from headrace.log import TopicPartition
+from headrace.log.kafka import Cluster, describe, properties
 from tests.kafka.running import (
     add_partitions,
     delete_records,
@@ -192,3 +194,41 @@ def test_what_is_not_there_is_named(place):
     assert refusal(hr.Consumer, fresh(), log=place).code == "HR-LOG-002"
     assert refusal(hr.Producer, place, keys=1).code == "HR-LOG-019"
     assert refusal(hr.Producer, "kafka://u@h:1").code == "HR-KAFKA-003"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"sasl_pasword": "hunter2"}, "sasl.pasword"),
+        ({"options": {"sasl.passwort": "hunter2"}}, "sasl.passwort"),
+        ({"security_protocol": "hunter2"}, "security.protocol"),
+        ({"options": {"socket.timeout.ms": "hunter2"}}, "socket.timeout.ms"),
+    ],
+)
+def test_a_property_that_the_client_does_not_take_is_named_without_its_value(place, options, named):
+    topic = new_topic()
+    for call in (
+        lambda: hr.Producer(place, **options),
+        lambda: hr.Consumer(topic, log=place, **options),
+        lambda: describe(Cluster("127.0.0.1:1", properties(options, "it")), topic),
+    ):
+        error = refusal(call)
+        shown = "".join(traceback.format_exception(error, chain=True)[-1:]) + repr(error.__cause__)
+        assert error.code == "HR-KAFKA-005" and repr(named) in str(error)
+        assert "hunter2" not in shown + str(error) and error.__context__ is None
+
+
+def test_a_full_queue_is_waited_for(place):
+    topic = new_topic()
+    with hr.Producer(place, options={"queue.buffering.max.kbytes": 1}) as producer:
+        for i in range(50):
+            producer.send(topic, b"%d" % i + b"x" * 500, partition=0)
+    assert [int(m.value()[:2].strip(b"x")) for m in messages(topic)] == list(range(50))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"headers": 5}, {"headers": [5]}, {"headers": [("a", 1.5)]}, {"partition": "0"}]
+)
+def test_headers_and_partitions_that_are_none_are_refused(place, wrong):
+    with hr.Producer(place) as producer:
+        assert refusal(producer.send, new_topic(), b"", **wrong).code == "HR-LOG-019"

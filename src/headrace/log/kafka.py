@@ -147,13 +147,28 @@ def _admin_module() -> Any:
     return needed("confluent_kafka.admin", "kafka", "Kafka")
 
 
+def made(kind: Any, config: dict[str, Any]) -> Any:
+    """A client; a property that it does not take is HR-KAFKA-005, which never shows its value."""
+    try:
+        return kind(config)
+    except (library().KafkaException, TypeError, ValueError) as cause:
+        said = cause.args[0].str() if isinstance(cause, library().KafkaException) else str(cause)
+        words = {word.strip(".") for word in re.findall(r"[\w.]+", said)}
+        named = [name for name in config if name in words] or sorted(set(config) - OURS)
+    raise LogError(  # outside: what the client says holds the value
+        "HR-KAFKA-005",
+        f"the client of Kafka does not take {', '.join(map(repr, named))} as it is set",
+        "Correct its name, or its value: librdkafka's CONFIGURATION.md lists both.",
+    )
+
+
 class _Admin:
     """A client that asks; it remembers what its connections last complained about."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.complaint: Any = None
         config = config | {"error_cb": self._complain}
-        self.client = _admin_module().AdminClient(config)
+        self.client = made(_admin_module().AdminClient, config)
 
     def _complain(self, error: Any) -> None:
         if error.name() != "_ALL_BROKERS_DOWN":

@@ -37,6 +37,7 @@ from headrace.log.kafka import (
     is_missing,
     is_passing,
     library,
+    made,
     parse,
     properties,
 )
@@ -110,7 +111,7 @@ class KafkaProducer:
 
     def _made(self, more: Mapping[str, Any]) -> Any:
         ours = {**UNHEARD, **throughput([_LIMIT]), **more}
-        return library().Producer(self._cluster.config(**ours))
+        return made(library().Producer, self._cluster.config(**ours))
 
     def send(
         self, topic: str, value: Any, key: Any, headers: Headers | None, partition: int | None
@@ -119,7 +120,7 @@ class KafkaProducer:
             "value": _encoded(topic, value),
             "key": _encoded(topic, key),
             "partition": -1 if partition is None else partition,
-            **({"headers": list(headers)} if headers else {}),
+            **({"headers": headers} if headers else {}),
         }
         failed = self._failed
 
@@ -128,8 +129,24 @@ class KafkaProducer:
                 failed.append(error)
 
         with _in_words(self._cluster):
-            self._current.produce(topic, on_delivery=report, **message)
+            try:
+                self._produce(topic, {**message, "on_delivery": report})
+            except (TypeError, ValueError, OverflowError) as cause:
+                raise LogError(
+                    "HR-LOG-019",
+                    f"cannot use headers or partition of a record for topic '{topic}': {cause}",
+                    'Write headers=[("name", b"value")] and partition=0.',
+                ) from cause
             self._current.poll(0)
+
+    def _produce(self, topic: str, message: dict[str, Any]) -> None:
+        if "headers" in message:
+            message["headers"] = list(message["headers"])
+        try:
+            self._current.produce(topic, **message)
+        except BufferError:  # as much is queued as may be
+            flush(self._current, self._failed)
+            self._current.produce(topic, **message)
 
     def send_all(
         self, topic: str, records_: Records, key: str | Sequence[Any] | None, partition: int | None
@@ -226,7 +243,7 @@ class KafkaConsumer:
             "max.poll.interval.ms": max(subscription.max_poll_ms, subscription.session_ms),
             "fetch.wait.max.ms": 50,
         }
-        self._consumer = library().Consumer(cluster.config(**UNHEARD, **own))
+        self._consumer = made(library().Consumer, cluster.config(**UNHEARD, **own))
         with _in_words(cluster):
             self._start()
 
