@@ -232,3 +232,21 @@ def test_a_full_queue_is_waited_for(place):
 def test_headers_and_partitions_that_are_none_are_refused(place, wrong):
     with hr.Producer(place) as producer:
         assert refusal(producer.send, new_topic(), b"", **wrong).code == "HR-LOG-019"
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_producer_never_makes_a_topic(kafka, tmp_path, many):
+    from confluent_kafka.admin import AdminClient
+    from tools.kafka.broker import Broker
+
+    with Broker(tmp_path, properties={"auto.create.topics.enable": "true"}) as own:
+        producer = hr.Producer(f"kafka://{own.address}")
+        send = (
+            (lambda: producer.send_all("nope", [b"a"]))
+            if many
+            else (lambda: producer.send("nope", b"a"))
+        )
+        assert refusal(send).code == "HR-LOG-002"
+        producer.close()
+        asked = AdminClient({"bootstrap.servers": own.address})
+        assert "nope" not in asked.list_topics(timeout=10).topics

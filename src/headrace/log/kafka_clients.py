@@ -104,6 +104,7 @@ class KafkaProducer:
 
     def __init__(self, cluster: Cluster, options: Mapping[str, Any]) -> None:
         self._cluster, self._failed = cluster, list[Any]()
+        self._there = set[str]()  # topics that exist: a broker may make one that it is asked about
         self._id = str(options.get("transactional_id") or f"headrace-producer-{uuid.uuid4().hex}")
         self._plain = self._made({"enable.idempotence": True})
         self._transactional: Any = None
@@ -122,6 +123,7 @@ class KafkaProducer:
             "partition": -1 if partition is None else partition,
             **({"headers": headers} if headers else {}),
         }
+        self._check(topic)
         failed = self._failed
 
         def report(error: Any, message: Any) -> None:
@@ -163,8 +165,25 @@ class KafkaProducer:
         if partition is not None:
             where = pa.repeat(pa.scalar(partition, pa.int32()), table.num_rows)
             table = table.append_column("partition", where)
+        self._check(topic)
         with _in_words(self._cluster):
             produce(self._current, topic, table, self._failed)
+
+    def _check(self, topic: str) -> None:
+        """LogError if there is no such topic."""
+        if topic in self._there:
+            return
+        try:
+            describe(self._cluster, topic)
+        except LogError as cause:
+            if not is_missing(cause):
+                raise
+            raise LogError(
+                "HR-LOG-002",
+                f"Kafka at {self._cluster.brokers} has no such topic or partition: '{topic}'",
+                "Create it first, with the tools of Kafka.",
+            ) from cause
+        self._there.add(topic)
 
     def flush(self) -> None:
         try:
