@@ -8,13 +8,13 @@ What the log refuses is an InputError.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.clock import SystemClock
 from headrace.log import EmbeddedLog
 from headrace.sources.received import LineWriter, as_input
 from headrace.state.faults import point
@@ -47,7 +47,7 @@ class RememberedKeys:
         home: Path,
         writer: LineWriter,
         remember: int,
-        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now: Callable[[], int] = SystemClock().now,
     ) -> None:
         self._log, self._writer, self._remember, self._now = (
             EmbeddedLog(home),
