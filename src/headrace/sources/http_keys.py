@@ -19,6 +19,7 @@ from headrace.log import EmbeddedLog
 from headrace.sources.received import LineWriter, as_input
 from headrace.state.faults import point
 
+_CLOCK = SystemClock()
 TOPIC = "keys"  # at rest, as the columns
 SEGMENT = 4 << 20
 _WHAT = "the topic of idempotency keys"
@@ -47,7 +48,7 @@ class RememberedKeys:
         home: Path,
         writer: LineWriter,
         remember: int,
-        now: Callable[[], int] = SystemClock().now,
+        now: Callable[[], int] = _CLOCK.now,
     ) -> None:
         self._log, self._writer, self._remember, self._now = (
             EmbeddedLog(home),
