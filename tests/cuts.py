@@ -287,6 +287,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.consumer": {
         "_POLLS": "polls in max_poll",
     },
+    "log.consumer_groups": {
+        "_NAME_MAX": "bytes of a folder's name",
+    },
     "log.embedded_clients": {
         "_BEATS": "heartbeats in a session",
     },

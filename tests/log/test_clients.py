@@ -508,7 +508,8 @@ def test_names_of_groups_may_be_any_text(log):
         with hr.Consumer("t", name, log=log) as consumer:
             assert len(consumer.poll()) == 2
     assert log.groups() == sorted(["a/b", "..", "grüße \N{SNOWMAN}", "x y"])
-    assert refusal(hr.Consumer, "t", "", log=log).code == "HR-LOG-022"
+    for name in ("", "é" * 80, "日" * 40, "\ud800"):
+        assert refusal(hr.Consumer, "t", name, log=log).code == "HR-LOG-022"
     assert log.topics() == ["t"]
 
 

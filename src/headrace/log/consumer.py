@@ -24,6 +24,7 @@ from headrace.log.clients import (
     TopicSubscription,
     opened_consumer,
 )
+from headrace.log.consumer_groups import unusable_name
 from headrace.log.contract import Log
 
 _MOST = 262_144  # rows of one batch
@@ -300,11 +301,7 @@ def _topics(topics: str | Collection[str]) -> tuple[str, ...]:
 
 def _group(group: Any) -> str | None:
     if group is not None and not (isinstance(group, str) and 0 < len(group) <= 80):
-        raise LogError(
-            "HR-LOG-022",
-            f"{group!r} cannot be the name of a group",
-            "Give a text of at most 80 characters.",
-        )
+        raise unusable_name(group)
     return group
 
 

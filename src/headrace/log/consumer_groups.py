@@ -48,6 +48,7 @@ from headrace.state.faults import point
 
 FOLDER = ".groups"
 FORMAT = 1
+_NAME_MAX = 255  # bytes of a folder's name
 _BEAT = struct.Struct("<16sqI")
 
 
@@ -134,7 +135,7 @@ class GroupFiles:
 
     def __init__(self, root: Path, name: str, patience: float) -> None:
         self.name = name
-        self.folder = root / FOLDER / file_name(name)
+        self.folder = root / FOLDER / _folder_name(name)
         self._patience = patience
 
     def exists(self) -> bool:
@@ -378,6 +379,24 @@ def committed(root: Path, topic: str, id: str, earliest: Sequence[int]) -> list[
     if not readers:
         return None
     return [min(offsets.get(p, first) for offsets in readers) for p, first in enumerate(earliest)]
+
+
+def _folder_name(group: str) -> str:
+    try:
+        name = file_name(group)
+    except UnicodeEncodeError as error:  # half of a character
+        raise unusable_name(group) from error
+    if len(name) > _NAME_MAX:
+        raise unusable_name(group)
+    return name
+
+
+def unusable_name(group: Any) -> LogError:
+    return LogError(
+        "HR-LOG-022",
+        f"{group!r} cannot be the name of a group",
+        "Give a text of at most 80 characters; fewer if they are not letters of English.",
+    )
 
 
 def fenced(group: str, place: TopicPartition | None = None) -> LogError:
