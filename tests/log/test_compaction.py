@@ -9,7 +9,7 @@ import tempfile
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import headrace as hr
@@ -58,6 +58,9 @@ steps = st.lists(
 )  # fmt: skip
 
 
+@example(
+    [("append", [("a", None), ("b", 1)]), ("compact", None), ("wait", DAY + 1), ("compact", None)]
+)
 @given(steps)
 def test_drawn_appends_and_compactions_agree_with_a_model(drawn):
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as path:

@@ -482,7 +482,9 @@ class EmbeddedLog(GroupAdmin):
             if published is None:
                 return 0
             head, bases = published, retention.closed(topic, published)
-        if not bases or not (force or compaction.is_due(topic, head.segment - bases[0])):
+        if not bases and (not force or compaction.newest(topic) is None):
+            return 0  # with one, deletes may be old enough to go now
+        if not force and not compaction.is_due(topic, head.segment - bases[0]):
             return 0
         ends = read_snapshot(topic.path, head.segment, topic.tag).ends
         compaction.compact(topic, opened.reader, compaction.Plan(head.segment, ends), now)
