@@ -71,7 +71,8 @@ def dataset(shape: Shape) -> Dataset:
 
 def _make(shape: Shape, number: int, folder: Path) -> int:
     """One file; the newest event time in it. Spark reads by time of change: keep the order."""
-    path = folder / f"part-{number:05d}.{'json' if shape.kind == 'json' else 'parquet'}"
+    suffix = "json" if shape.kind in ("json", "events") else "parquet"
+    path = folder / f"part-{number:05d}.{suffix}"
     newest = _MAKERS[shape.kind](shape, number, path)
     os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
     return newest
@@ -194,6 +195,26 @@ def _json(shape: Shape, number: int, path: Path) -> int:
     return int(times.max())
 
 
+def _events(shape: Shape, number: int, path: Path) -> int:
+    """Lines of about 100 bytes with a time as text."""
+    rng = np.random.default_rng([31, number])
+    times = _times(shape, number, rng)
+    columns = zip(
+        range(FIRST_ID + number * shape.rows, FIRST_ID + (number + 1) * shape.rows),
+        rng.integers(0, shape.keys, shape.rows).tolist(),
+        _values(shape, rng).tolist(),
+        np.datetime_as_string(times.astype("datetime64[ms]")).tolist(),
+        strict=True,
+    )
+    with path.open("w") as file:
+        file.writelines(
+            f'{{"id":{i},"area":"a{k % 100:02d}","sensor":"sensor-{k:07d}","celsius":{v},'
+            f'"at":"{t}+00:00"}}\n'
+            for i, k, v, t in columns
+        )
+    return int(times.max())
+
+
 _MAKERS: dict[str, Maker] = {
     "readings": _readings,
     "others": _others,
@@ -204,4 +225,5 @@ _MAKERS: dict[str, Maker] = {
     "once": _once,
     "touch": _touch,
     "json": _json,
+    "events": _events,
 }

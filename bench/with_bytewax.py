@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,21 @@ from bench.data import CACHE, ROOT
 from bench.measure import environment
 
 PROCESSES = 2
-_PACKAGES = ("bytewax==0.21.1", "pyarrow>=17")
+_PACKAGES = ("bytewax[kafka]==0.21.1", "pyarrow>=17")
 _HOME = CACHE / "bytewax-venv"
 _PYTHON = _HOME / "bin" / "python"
 _VERSIONS = ("3.12", "3.11", "3.10")  # for which it is published, newest first
 
 
-def missing() -> str | None:
-    """Why Bytewax cannot be had, after trying; None if it is there."""
-    if there():
+def missing(kafka: bool = False) -> str | None:
+    """Why Bytewax, or its connector to Kafka, cannot be had, after trying; None if it is there."""
+    if there(kafka):
         return None
     tried = []
     for name, commands in _ways():
         shutil.rmtree(_HOME, ignore_errors=True)
         why = next(filter(None, map(_fails, commands)), None)
-        if why is None and there():
+        if why is None and there(kafka):
             return None
         tried.append(f"{name}: {why or 'does not import'}")
     return "; ".join(tried) or "no Python for which it is published"
@@ -65,14 +65,20 @@ def _fails(command: list[str]) -> str | None:
     return (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()[-1]
 
 
-def there() -> bool:
+def there(kafka: bool = False) -> bool:
     """Whether the environment is there already."""
-    return _PYTHON.exists() and _fails([str(_PYTHON), "-c", "import bytewax, pyarrow"]) is None
+    module = "bytewax.connectors.kafka" if kafka else "bytewax"
+    return _PYTHON.exists() and _fails([str(_PYTHON), "-c", f"import {module}, pyarrow"]) is None
 
 
 def drain(flow: str, folder: str, place: Path, **about: Any) -> dict[str, Any]:
     """Run the flow over all files in the folder."""
-    told = {"folder": folder, "place": str(place), **about}
+    return run(flow, place, _rows(folder), {"folder": folder, **about})
+
+
+def run(flow: str, place: Path, rows: int, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the flow, which reads so many rows in all."""
+    told = {**about, "place": str(place)}
     environ = {**environment(), "BENCH_FLOW": json.dumps(told)}
     addresses = ";".join(f"127.0.0.1:{port}" for port in _free_ports(PROCESSES))
     command = [str(_PYTHON), "-m", "bytewax.run", flow, "-a", addresses, "-i"]
@@ -83,7 +89,7 @@ def drain(flow: str, folder: str, place: Path, **about: Any) -> dict[str, Any]:
     codes = [process.wait() for process in running]
     if any(codes):
         raise RuntimeError(f"Bytewax ended with {codes}")
-    return _figures(place, _rows(folder))
+    return _figures(place, rows)
 
 
 def _figures(place: Path, rows: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ SETTINGS = {
 }
 
 
-def session(cores: int) -> SparkSession:
+def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("by hand")
-    settings = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
+    settings = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores), **(more or {})}
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
@@ -46,11 +47,23 @@ def drain(frame: DataFrame, place: Path, rows: int) -> dict[str, Any]:
 
     Spark itself counts rows after the filters that it has pushed into the source.
     """
+    return _drained(
+        frame.writeStream.format("parquet").option("path", str(place / "out")), place, rows
+    )
+
+
+def drain_to_kafka(
+    frame: DataFrame, brokers: str, topic: str, place: Path, rows: int
+) -> dict[str, Any]:
+    """The same to a topic, by columns `key` and `value`."""
+    to = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", brokers)
+    return _drained(to.option("topic", topic), place, rows)
+
+
+def _drained(to: Any, place: Path, rows: int) -> dict[str, Any]:
     asked = time.time()
     query = (
-        frame.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
+        to.option("checkpointLocation", str(place / "checkpoint"))
         .trigger(availableNow=True)
         .outputMode("append")
         .start()

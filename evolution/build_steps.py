@@ -78,6 +78,30 @@ class Later(hr.KeyedProcess):
         return (self.k, self.p, time)
 
 
+class InOrder(hr.KeyedProcess):
+    """Tells of each row which of its key it is, and of each silence how many there were before."""
+
+    output = f"{_GIVEN}, at bigint"
+    n = hr.value("bigint", default=0)
+    last = hr.value("bigint")
+    row = hr.value("struct<k: string, p: string, id: bigint>")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if self.last is not None:
+            ctx.cancel(self.last + self.length)
+        self.n, self.last = self.n + 1, ctx.time
+        self.row = {"k": row.k, "p": row.p, "id": row.id}
+        ctx.timer(ctx.time + self.length)
+        return (row.k, row.p, row.id, self.n, 0)
+
+    def on_timer(self, time: int, ctx: Any) -> Any:
+        self.n, self.last = 0, None
+        return (self.row["k"], self.row["p"], self.row["id"], 0, time)
+
+
 def made(s: Step, sides: list[hr.Stream], time: str) -> Built:
     if s.of.aggs and s.kind != "agg":
         return _aggregated(s, sides[0])
@@ -203,6 +227,12 @@ def _process(s: Step, sides: list[hr.Stream], time: str) -> Built:
 def _timers(s: Step, sides: list[hr.Stream], time: str) -> Built:
     later = Later(s.length * 1000 + 500)
     return sides[0].key_by(*s.keys).process(later, unbounded=True, **_named(s)), ("at", "0", "0")
+
+
+def _ordered(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    told = InOrder(s.length * 1000 + 500)
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.process(told, order="event_time", unbounded=True, **_named(s)), ("id", "n", "at")
 
 
 def _mapped(s: Step, sides: list[hr.Stream], time: str) -> Built:
@@ -377,8 +407,8 @@ def _drifts(s: Step, sides: list[hr.Stream], time: str) -> Built:
 _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "none": _none, "explode": _explode, "async": _async, "share": _share, "python": _python,
     "union": _union, "transform": _transform, "lookup": _lookup, "agg": _agg, "fold": _fold,
-    "reduce": _reduce, "process": _process, "timers": _timers, "mapped": _mapped,
-    "updated": _updated,
+    "reduce": _reduce, "process": _process, "timers": _timers, "ordered": _ordered,
+    "mapped": _mapped, "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "seen": _seen, "limit": _limit,
     "top": _top, "match": _match, "components": _components, "degrees": _degrees,

@@ -43,6 +43,7 @@ KINDS: dict[str, Kind] = {
     "agg": Kind(aggs=True), "fold": Kind(), "reduce": Kind(), "process": Kind(),
     "mapped": Kind(), "updated": Kind(order=False, emits=TIME), "connect": Kind(2, 2),
     "timers": Kind(timed=True, order=False, emits=TIME, length=OPEN),
+    "ordered": Kind(timed=True, emits=TIME, length=OPEN),
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
     # row by row, and boards
     "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),

@@ -226,6 +226,16 @@ def _timers(rows: Sequence[Seen], step: Step) -> Told:
         yield when, (when, 0, 0)
 
 
+def _ordered(rows: Sequence[Seen], step: Step) -> Told:
+    n, length = 0, step.length * 1000 + 500
+    for one, after in zip(rows, [*rows[1:], None], strict=True):
+        n += 1
+        yield one.time + 1, (one.row["id"], n, 0)
+        if after is None or after.time > one.time + length:
+            yield one.time + length + 1, (one.row["id"], 0, one.time + length)
+            n = 0
+
+
 def _hops(rows: Sequence[Seen], step: Step) -> Told:
     """A row goes round in the next batches, or at the end."""
     for one in rows:
@@ -261,7 +271,7 @@ _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
     "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
     "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
-    "timers": _timers, "evicted": _evicted, "suppress": _suppress,
+    "timers": _timers, "ordered": _ordered, "evicted": _evicted, "suppress": _suppress,
     "learned": _learned, "drifts": _drifts,
 }  # fmt: skip
 

@@ -36,7 +36,9 @@ CUTS: dict[str, dict[str, int]] = {
     "log.block": {"BLOCK_BYTES": 1, "BLOCK_ROWS": 1},
     "log.consumer": {"_MOST": 1},
     "log.disk": {"_BUFFERS": 1},
-    "log.embedded_clients": {"_ROWS": 1},
+    "log.embedded_producer": {"_ROWS": 1},
+    "log.kafka_consumer": {"_MOST": 1},
+    "log.kafka_native": {"_GAP": 1, "_RUNS": 1},
     "log.kafka_produce": {"_BATCH": 1, "_QUEUED": 1},
     "log.kafka_reader": {"BATCH": 1, "CHUNK": 1, "CHUNK_BYTES": 1, "CONSUMERS": 1},
     "log.kafka_topics": {"_READ": 1},
@@ -68,26 +70,35 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.topology.multilang_process": {"_PIECE": 1},
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
-    "sinks.formats": {"STEP_ROWS": 1},
+    "connect.avro_files": {"GROUP": 1},
+    "sinks.file_formats": {"STEP_ROWS": 1, "STEPS": 1},
+    "sinks.durable": {"_LARGE": 1, "_READERS": 1},
+    "sinks.partitions": {"_SHORT": 1},
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
     "sources.files": {"LEAST_LINES": 1, "GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.spouts": {"MOST_AT_ONCE": 500},  # each is an append to the log
-    "sources.kafka": {"LEAST": 1},
     "connect.iceberg": {"_KEYS": 1},
     "sources.lakes": {"CHUNK_ROWS": 1, "LEAST": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
-    "sources.log": {"LEAST": 1},
+    "sources.listening": {"PIECE": 1},
     "sources.memory": {"CHUNK_ROWS": 1, "INLINE_BYTES": 1},
-    "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1, "LOOK": 1},
+    "sources.avro": {"LEAST": 1},
+    "sources.packed": {"BLOCK": 16},
+    "sources.layout": {"LOOK": 1},
+    "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1},
     "sources.received": {"SEGMENT": 256},
     "sources.http_keys": {"_FORGET_EVERY": 1},
+    "sources.partitions": {"LEAST": 1},
     "sources.receiving": {"LEAST": 1},
     "sources.sockets": {"PIECE": 1},
-    "sources.sql": {"LEAST": 1, "LOOKED_BACK": 2, "MOST_AT_ONCE": 500},  # each is a query
+    "sources.sql_growing": {"LOOKED_BACK": 2, "MOST_AT_ONCE": 500},  # each is a query
     "sources.sql_changes": {"MOST_CHANGES": 1},
+    "sources.spark_frames": {"LEAST": 1},
+    "sources.spark_rows": {"FILE_ROWS": 700, "GROUP_ROWS": 100},  # each is a file
     "sources.stored_rows": {"SEGMENT": 4096},
+    "sources.stored_source": {"LEAST": 1},
     "sources.sse": {"PIECE": 1},
     "state.identity": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
@@ -99,6 +110,18 @@ CUTS: dict[str, dict[str, int]] = {
 
 # Numbers that cut nothing: what they are instead.
 OTHERS: dict[str, dict[str, str]] = {
+    "connect.avro_codecs": {
+        "_CHECKSUM": "the format of a block of snappy",
+        "_MOST": "what a byte of snappy stands for at most: more is damage",
+    },
+    "connect.avro_columns": {"_DIGITS": "of a decimal: more cannot be held"},
+    "connect.avro_files": {
+        "SYNC": "the length of a marker of Avro",
+        "FILES": "of a cache: what is not in it is read again",
+    },
+    "sources.packed": {
+        "FILES": "of a cache: what is not in it is read again",
+    },
     "connect.pgoutput": {"_EPOCH": "where the time of PostgreSQL begins"},
     "api.async_calls": {
         "AsyncMapping.map_async(concurrency)": "the user's; drawn in its tests",
@@ -290,12 +313,14 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.consumer_groups": {
         "_NAME_MAX": "bytes of a folder's name",
     },
-    "log.embedded_clients": {
+    "log.embedded_consumer": {
         "_BEATS": "heartbeats in a session",
     },
     "log.embedded": {
-        "_AHEAD": "ms",
         "_TRIES": "patience",
+    },
+    "log.open_topics": {
+        "_AHEAD": "ms",
     },
     "log.head": {
         "_PAGE": "the format",
@@ -308,9 +333,16 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.kafka_clients": {
         "_LIMIT": "a setting of the library",
     },
+    "log.kafka_consumer": {
+        "_LAST": "milliseconds: the latest time that a record can have",
+    },
     "log.kafka_delivery": {
         "_RECENT": "epochs recorded, as the test of the records says",
         "_FENCED_TIMES": "attempts before it is an error",
+    },
+    "log.kafka_native": {
+        "_WORD": "the format",
+        "_TEXT": "bytes for a message",
     },
     "log.kafka_produce": {
         "OVERHEAD": "a limit that is refused",
@@ -456,8 +488,12 @@ OTHERS: dict[str, dict[str, str]] = {
     "plan.lineage": {
         "_LONG": "what is stored as its digest",
     },
+    "partition_paths": {
+        "LONGEST": "a limit of file systems; tests/sinks/test_partitions.py",
+    },
     "sinks.commits": {
         "TRIES": "patience",
+        "PLAIN": "of a format",
         "VERSION": "of a format",
     },
     "sinks.console": {
@@ -466,25 +502,51 @@ OTHERS: dict[str, dict[str, str]] = {
     "sinks.durable": {
         "Staging.limit": "no limit",
     },
-    "sinks.kafka": {
+    "sinks.kafka_options": {
         "_LEAST_TIMEOUT": "a limit that is refused",
     },
     "sinks.files": {
         "TARGET_MB": "the user's; drawn in its tests",
     },
-    "sources.schema_registry": {
+    "sinks.file_options": {
+        "_SECOND": "ms",
+    },
+    "sinks.partitions": {
+        "MOST": "a limit that is refused; tests/sinks/test_partitions.py",
+    },
+    "connect.schema_registry": {
         "ANSWER": "seconds",
         "TRIES": "patience",
+        "DEEPEST": "a limit that is refused",
+        "_MISSING": "a status of HTTP",
+        "_INCOMPATIBLE": "a status of HTTP",
     },
-    "sources.wire_formats": {
+    "connect.wire_formats": {
         "HEAD": "the format",
+    },
+    "connect.protobuf": {
+        "COMPILING": "seconds",
+    },
+    "connect.json_schema": {
+        "_SHOWN": "how much of a reason is shown",
+    },
+    "driver.savepoints": {
+        "_TRIES": "patience",
     },
     "sources.file_splits": {
         "MOST_SPLITS": "a limit that is refused",
     },
-    "sources.files": {
-        "MANY": "how often files are looked for",
+    "sources.arrivals": {
         "SETTLE": "ms",
+    },
+    "sources.folder_looks": {
+        "AGAIN": "seconds",
+        "MANY": "how often files are looked for",
+    },
+    "sources.inotify": {
+        "DROPPED": "a bit of the system's",
+        "_ONLY": "bits of the system's",
+        "_TOLD": "bits of the system's",
     },
     "sources.guess": {
         "SAMPLE": "what columns are guessed from",
@@ -520,10 +582,21 @@ OTHERS: dict[str, dict[str, str]] = {
     "task.flow": {
         "_TRIES": "rows looked for one by one",
     },
+    "sources.listening": {
+        "MAX_LINE_KB": "a limit of what is a line",
+        "MOST_LINE_KB": "a limit that is refused",
+        "MOST_CLIENTS": "more wait; tests/sources/test_listening.py",
+        "MOST_AHEAD": "how far senders may be ahead; tests/sources/test_listening.py",
+    },
     "sources.http": {
         "MAX_BODY_MB": "a limit that is refused",
         "MOST_BODY_MB": "a limit that is refused",
         "PORTS": "a limit that is refused",
+    },
+    "sources.http_bodies": {
+        "_DIGITS": "of a length: more is refused as too long",
+        "_LONGEST_LINE": "beyond it a chunk is refused",
+        "_MOST_TRAILERS": "beyond them a body is refused",
     },
     "sources.http_endpoint": {
         "MOST_AHEAD": "how far senders may be ahead; tests/sources/test_http.py",
@@ -580,6 +653,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "stage(tasks)": "how much a test writes",
     },
     "testing.output_suite": {
+        "MANY": "rows that the suite writes at once",
+        "OutputSuite.stops_inside": "how many points the suite tries",
+        "OutputSuite.crashes_inside": "how much a test tries",
         "_EVERY": "how much a test tries",
     },
     "testing.strategies": {

@@ -31,6 +31,17 @@ def postgres_uri(running: Postgres | None = None) -> str:
     return f"sql:{(running or server()).url}"
 
 
+def encoded_database(encoding: str) -> str:
+    """A database of the server whose texts are in another encoding than UTF-8: its address."""
+    name = f"encoded{next(_count)}"
+    run(
+        postgres_database(),
+        f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' "
+        "LC_COLLATE 'C' LC_CTYPE 'C'",
+    )
+    return f"{server().url.rpartition('/')[0]}/{name}"
+
+
 def postgres_database() -> Database:
     url = f"postgresql://{USER}@127.0.0.1:{server().port}/postgres"
     return Database("postgresql", url, Secret(PASSWORD))

@@ -39,8 +39,10 @@ EXEMPT = {
 ELSEWHERE = {
     "sql": "needs a database; tests/sinks/test_sql.py, tests/sources/test_sql.py",
     "http": "stores what it receives as a socket does; tests/sources/test_http.py",
+    "listen": "stores what it receives as a socket does; tests/sources/test_listening.py",
     "mqtt": "needs a broker; tests/mqtt",
     "sse": "stores what it receives as a socket does; tests/sources/test_sse.py",
+    "table": "needs Spark; tests/engine/test_spark_io.py",
     "webhook": "needs a server; tests/sinks/test_webhook.py",
     "kafka": "needs a broker; tests/kafka",
     "delta": "delivered as to topics; tests/sinks/test_delta.py, tests/sources/test_delta.py",

@@ -10,7 +10,7 @@ Every page is one program, run from top to bottom in a folder of its own:
   on a line of its own is pressed when what is shown before it has been printed.
 
 Only files and headings of this repository are checked; the web is not visited. Pages run
-in process; what they run runs on the Spark of the tests.
+in process; what they run runs on the Spark of the tests, and reaches the servers of `page_servers`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.page_servers import with_servers
 from tests.terminal import Typed, forget, type_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -194,7 +195,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(page, request, tmp_path,
     if needs_spark(text):
         request.getfixturevalue("spark")
     try:
-        play(page.name, text)
+        play(page.name, with_servers(page.name, text))
     finally:
         forget(tmp_path)
 

@@ -8,10 +8,12 @@ import pytest
 
 from headrace.files import (
     TEMPORARY,
+    close_lock,
     file_name,
     link_if_absent,
     replace_durably,
     replacing,
+    take_lock,
     write_all,
 )
 
@@ -67,3 +69,27 @@ def test_a_short_write_is_continued(tmp_path, monkeypatch):
         write_all(file.fileno(), b"0123456789")
 
     assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_a_lock_is_held_by_one_process_and_not_by_what_it_forks(tmp_path):
+    lock = take_lock(tmp_path / "storing")
+    assert lock is not None and take_lock(tmp_path / "storing") is None
+    ready, forked = os.pipe()
+    over, end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(end)
+        os.write(forked, b".")
+        os.read(over, 1)  # until the test is over
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        close_lock(lock)
+        again = take_lock(tmp_path / "storing")
+        assert again is not None
+        close_lock(again)
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        for fd in (ready, forked, over):
+            os.close(fd)

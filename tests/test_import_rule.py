@@ -22,8 +22,9 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
-    "reads", "hashing", "hints", "secrets", "settings", "arrays", "isolate", "import_path", "files",
-    "callables", "at_rest", "notebook", "printed", "state_copies",
+    "reads", "hashing", "hints", "schemes", "secrets", "settings", "arrays", "isolate",
+    "import_path", "files", "callables", "guarantees", "at_rest", "notebook", "printed",
+    "state_copies", "partition_paths",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -63,11 +64,19 @@ DOORS = {
     "py4j": ("engine/*",),
     "duckdb": ("kernel/duckdb",),
     "sqlglot": ("expr/*", "kernel/*"),
-    "cloudpickle": ("engine/*", "testing/input_suite", "testing/output_drivers"),
+    "cloudpickle": (
+        "engine/*",
+        "testing/another_process",
+        "testing/input_suite",
+        "testing/output_drivers",
+    ),
     "confluent_kafka": ("log/kafka*",),
     "deltalake": ("connect/delta",),
     "pyiceberg": ("connect/iceberg",),
     "fastavro": ("connect/avro",),
+    "google": ("connect/protobuf", "connect/protobuf_values"),
+    "grpc_tools": ("connect/protobuf",),
+    "jsonschema_rs": ("connect/json_schema",),
     "datasketches": ("ops/sketch/library",),
     "adbc_driver_manager": ("connect/sql_postgres",),
     "adbc_driver_postgresql": ("connect/sql_postgres",),

@@ -13,6 +13,7 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
+    "create_savepoint", "plan_rewind", "restore_savepoint", "savepoints",
     "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
     "tumbling", "value",
 ]  # fmt: skip
@@ -33,7 +34,10 @@ AGGREGATES = [
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]
-EDGES = ["Consumer", "EmbeddedLog", "Input", "Output", "Producer", "collected", "read_output"]
+EDGES = [
+    "Consumer", "EmbeddedLog", "Input", "Output", "Producer", "collected", "from_spark", "outputs",
+    "read_output", "to_spark",
+]  # fmt: skip
 ERRORS = [
     "FencedError", "HeadraceError", "InputError", "LogError", "OutputError", "PlanError",
     "RunError", "StateError", "StepError",

@@ -4,6 +4,7 @@ files and names that there are."""
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,10 @@ def test_contributors_see_the_rooms_as_they_are() -> None:
         room: ["JOB", *may[len(JOB) :]] if may[: len(JOB)] == JOB else [*may]
         for room, may in ROOMS.items()
     }
+
+
+def test_every_extra_of_the_package_is_on_the_page_about_installing() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs/guide/installing.md").read_text(encoding="utf-8")
+    programs_need = {*project["optional-dependencies"]} - {"dev", "plot", "server"}
+    assert [name for name in sorted(programs_need) if f"headrace[{name}]" not in page] == []

@@ -39,9 +39,13 @@ This page is generated from the source by `python -m tools.codes`, which `make d
 DYNAMIC = {
     ("check", "change.code"),  # set by the Change, with a literal
     ("report", "problem.code"),  # that of another error
+    ("_await", "failed['code']"),  # that of the driver
     ("_as_output", "cause.code"),  # that of Kafka
-    ("_place", "cause.code"),
-    ("registry_of", "cause.code"),  # that of a reference to a secret
+    ("place_of", "cause.code"),
+    ("registry_of", "cause.code"),  # that of a reference to a secret, or of a registry
+    ("value_schema_of", "cause.code"),
+    ("_registered", "cause.code"),
+    ("decode", "cause.code"),
     ("as_input", "_CODES.get(cause.code, cause.code)"),  # that of Kafka, or one of _CODES
     ("_as_input", "_CODES.get(cause.code, cause.code)"),  # that of the log, or one of _CODES
 }

@@ -6,9 +6,6 @@ theirs. Nothing is kept to start again from.
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,8 @@ import pyarrow.parquet as pq
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
-ABOUT = json.loads(os.environ["BENCH_FLOW"])
+from bench.flows.stamps import ABOUT, stamp
+
 _BATCH = 100_000  # rows read, and written, at a time: fewer batches are fewer calls per key
 
 
@@ -28,7 +26,7 @@ class _Part(StatefulSourcePartition[Any, None]):
 
     @staticmethod
     def _read(files: list[Path], columns: list[str]) -> Iterator[list[Any]]:
-        _stamp("began")
+        stamp("began")
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(_BATCH, columns=columns):
                 yield list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -74,7 +72,7 @@ class _Out(StatelessSinkPartition[Any]):
     def close(self) -> None:
         self._flush()
         self._writer.close()
-        _stamp("ended")
+        stamp("ended")
 
 
 class Out(DynamicSink[Any]):
@@ -85,8 +83,3 @@ class Out(DynamicSink[Any]):
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> _Out:
         return _Out(self._schema, Path(ABOUT["place"]) / "out" / f"part-{worker_index}.parquet")
-
-
-def _stamp(name: str) -> None:
-    path = Path(ABOUT["place"]) / f"{name}-{os.getpid()}-{time.monotonic_ns()}.stamp"
-    path.write_text(str(time.time()))

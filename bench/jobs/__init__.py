@@ -7,4 +7,4 @@ nor PySpark at its top.
 
 from __future__ import annotations
 
-NAMES = ("a", "b", "c", "d", "e", "f", "g", "l", "p", "r", "s", "t", "w", "x", "y", "h", "i", "j")
+NAMES = tuple("abcdefgkloprstwxyhij")

@@ -73,12 +73,7 @@ def _kafka(place: Path) -> Iterator[str]:
     from tools.kafka.broker import Broker
 
     with Broker(place / "kafka") as broker:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient({"bootstrap.servers": broker.address})
-        made = admin.create_topics([NewTopic(t, 1, 1) for t in (*TOPICS, ALARMS)])
-        for topic in made.values():
-            topic.result(30)
+        broker.make_topics(dict.fromkeys((*TOPICS, ALARMS), 1))
         topics = f"kafka://{broker.address}"
         os.environ["FIRE_ALARM_TOPICS"] = f"{topics}/"
         yield topics

@@ -87,15 +87,20 @@ from headrace.ops.window.assigners import WindowAssigner, cumulating, everything
 from headrace.ops.window.calendar import calendar
 from headrace.ops.window.evictors import keep, keep_last, keep_near
 from headrace.ops.window.process import WindowProcess, window_value
-from headrace.sinks import Output, collected, read_output
+from headrace.sinks import Output, collected, on_driver, read_output
 from headrace.sources import Input, generate, rows
+from headrace.sources.spark_frames import from_spark
 from headrace.sources.spouts import Spout
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.driver.rewind import plan_rewind
+    from headrace.driver.savepoints import create_savepoint, restore_savepoint, savepoints
+    from headrace.engine.output_frames import to_spark
     from headrace.engine.run import Run
     from headrace.engine.start_run import run
+    from headrace.inspect.output_epochs import outputs
     from headrace.inspect.step_state import StepState, peek
     from headrace.plan.part import Part
 
@@ -153,11 +158,13 @@ __all__ = [
     "count",
     "count_distinct",
     "count_min",
+    "create_savepoint",
     "cumulating",
     "delta",
     "either",
     "everything",
     "first",
+    "from_spark",
     "generate",
     "histogram",
     "ingestion",
@@ -178,15 +185,19 @@ __all__ = [
     "min_by",
     "operator_list",
     "operator_value",
+    "outputs",
     "pattern",
     "peek",
     "percentile",
+    "plan_rewind",
     "read_output",
     "reducing",
     "resource",
+    "restore_savepoint",
     "rows",
     "run",
     "sample",
+    "savepoints",
     "session",
     "shared_map",
     "sliding",
@@ -200,6 +211,7 @@ __all__ = [
     "theta_difference",
     "theta_intersect",
     "theta_union",
+    "to_spark",
     "triggers",
     "tumbling",
     "until",
@@ -216,10 +228,26 @@ def __getattr__(name: str) -> Any:
         from headrace.engine import start_run as engine
 
         return getattr(engine, name)
+    if name == "to_spark":
+        from headrace.engine import output_frames
+
+        return output_frames.to_spark
     if name in ("StepState", "peek"):
         from headrace.inspect import step_state
 
         return getattr(step_state, name)
+    if name in ("create_savepoint", "restore_savepoint", "savepoints"):
+        from headrace.driver import savepoints
+
+        return getattr(savepoints, name)
+    if name == "plan_rewind":
+        from headrace.driver.rewind import plan_rewind
+
+        return plan_rewind
+    if name == "outputs":
+        from headrace.inspect.output_epochs import outputs
+
+        return outputs
     raise hints.no_such_name("headrace", name, __all__)
 
 
@@ -229,5 +257,13 @@ def _look(part: Part, rows: int) -> tuple[pa.Table, str]:
     return look(part, rows)
 
 
+def _session() -> Any:
+    from headrace.engine.session import session
+    from headrace.settings import Settings
+
+    return session(Settings.load().master)
+
+
 looking.connect(_look)
-del looking
+on_driver.connect(_session)
+del looking, on_driver

@@ -6,15 +6,16 @@ Time is integer milliseconds since the epoch everywhere inside Headrace. Code th
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import isfinite
 from numbers import Integral, Real
 from typing import Protocol
 
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, StateError, call_site
 
 MIN_TIME = -(2**62)  # before every timestamp: a watermark that has not started
 MAX_TIME = 2**62  # after every timestamp: a watermark whose input has ended
@@ -23,6 +24,8 @@ LAST_TIME = 253_402_300_799_999  # the year 9999 ends: no row is later
 LONGEST = 86_400_000 * 100_000_000  # no duration is longer: a bound fits 64 bits of microseconds
 FURTHEST = (2**63 - 1) // 1_000  # what they can hold, before or after 1970
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLI = timedelta(milliseconds=1)
 _UNITS = {
     "ms": 1, "millisecond": 1,
     "s": 1_000, "sec": 1_000, "second": 1_000,
@@ -35,6 +38,7 @@ _UNITS |= {f"{name}s": size for name, size in _UNITS.items() if len(name) > 2}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.ASCII)
 
 Duration = str | int | float | timedelta
+Moment = dt.datetime | int | str
 
 
 def millis(duration: Duration) -> int:
@@ -63,6 +67,13 @@ def millis(duration: Duration) -> int:
             site=call_site(),
         )
     return round(exact)
+
+
+def millis_from(moment: datetime) -> int:
+    """The first whole millisecond since 1970 that is not before a moment; a `datetime` without a
+    zone is local time."""
+    at = moment if moment.tzinfo else moment.astimezone()
+    return -((_EPOCH - at) // _MILLI)
 
 
 def shift_millis(offset: Duration) -> int:
@@ -103,6 +114,32 @@ def pretty(ms: int) -> str:
         if ms and ms % size == 0:
             return f"{ms // size}{unit}"
     return f"{ms}ms"
+
+
+def moment_millis(moment: Moment, now: int) -> int:
+    """A moment in ms; "21:00" is on the day of `now`."""
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, dt.datetime):
+        at = moment
+    else:
+        try:
+            at = _moment(moment, now)
+        except ValueError as error:
+            raise StateError(
+                "HR-STATE-032",
+                f"{moment!r} is not a time",
+                'Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
+            ) from error
+    return round((at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp() * 1_000)
+
+
+def _moment(text: str, now: int) -> dt.datetime:
+    text = re.sub(r"(^|[ T])(\d):", r"\g<1>0\2:", text)  # people write "9:00"
+    if "-" in text:
+        return dt.datetime.fromisoformat(text)
+    day = dt.datetime.fromtimestamp(now / 1_000, dt.UTC).date()
+    return dt.datetime.combine(day, dt.time.fromisoformat(text), dt.UTC)
 
 
 class Clock(Protocol):

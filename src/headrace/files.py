@@ -7,6 +7,7 @@ between these calls, in the rooms that make them.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import uuid
@@ -94,6 +95,23 @@ def make_folder(folder: Path) -> None:
 # goes with a process that is killed. A forked child closes its copies at once, and a program that
 # is started inherits none (O_CLOEXEC).
 lock_files: set[int] = set()  # descriptors of files that are locked, or are about to be
+
+
+def take_lock(
+    path: Path, how: int = fcntl.LOCK_EX | fcntl.LOCK_NB, flags: int = os.O_RDWR | os.O_CREAT
+) -> int | None:
+    """Lock a file, which is made if there is none, for this process; None if another has it."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    lock_files.add(fd)
+    try:
+        fcntl.flock(fd, how)
+    except BlockingIOError:
+        close_lock(fd)
+        return None
+    except BaseException:
+        close_lock(fd)
+        raise
+    return fd
 
 
 def close_lock(fd: int) -> None:

@@ -44,6 +44,12 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int = 0) -> H
     return first
 
 
+def seed_of(seed: int, step: str) -> int:
+    """A seed from that of the user and the name of a step: each step draws independently."""
+    both = hash_keys([pa.array([seed], pa.int64()), pa.array([step], pa.string())])
+    return int(both.astype(np.int64)[0])
+
+
 def with_plain_keys(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The rows with keys that are the same bits where they are equal; see `plain_floats`."""
     for name in keys:

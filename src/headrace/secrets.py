@@ -16,6 +16,12 @@ PASSWORD = "password"
 _AUTHORITY = re.compile(r"(?P<head>[^/?#]*://)(?P<user>[^/?#:]*):(?P<secret>[^/?#]*)@")
 _PARAMETER = re.compile(r"(?P<lead>[?&])password=(?P<secret>[^&#]*)&?")
 _HIDDEN = "***"
+_PATHS = ("files", "log", "collect", "console", "sql:sqlite", "sql:duckdb")  # "?" and "@" are names
+_WORDS = re.compile(
+    r"pass(word|wd|phrase)|pwd|secret|token|credential|signature|^(sig|key|auth|jwt)$|"
+    r"(api|access|account|client|server|private)_?key"
+)
+_USER = re.compile(r"[^/?#@]*:[^/?#@]*@|[^/?#:@]*:(?!\d+(?:[/?#,]|$))[^@]*@")
 
 
 class Secret:
@@ -51,6 +57,26 @@ def without_secrets(uri: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str
         rest = uri[match.end() :]
         uri = uri[: match.start()] + (match["lead"] + rest if rest else "")
     return uri, found
+
+
+def exposed(uri: str) -> str | None:
+    """What in a place, of which nothing was left out, is a secret: in words that do not show it.
+
+    A place is stored and shown; a secret that is written there in another way than
+    `without_secrets` knows would be, too.
+    """
+    scheme, _, rest = uri.partition(":")
+    is_address = "://" in rest or rest.startswith("//")
+    if uri.startswith(_PATHS) or (scheme == "delta" and not is_address):
+        return None
+    authority = rest.rpartition("://")[2] if is_address else rest
+    if _USER.match(authority.removeprefix("//")):
+        return "a user with a password"
+    for setting in re.split("[&;]", uri.partition("?")[2]):
+        name = unquote(setting.partition("=")[0])
+        if _WORDS.search(name.lower().replace("-", "_")):
+            return f"{name}="
+    return None
 
 
 def hidden(text: str, secret: Secret | None) -> str:

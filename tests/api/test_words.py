@@ -167,7 +167,7 @@ def test_what_an_expression_has_not_is_answered(write: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "options", "code"),
     [
-        ("files:out", {"format": "csv"}, "HR-OUTPUT-008"), ("files:", {}, "HR-OUTPUT-001"),
+        ("files:out", {"format": "xls"}, "HR-OUTPUT-008"), ("files:", {}, "HR-OUTPUT-001"),
         ("files:out", {"mode": "overwrite"}, "HR-OUTPUT-008"), ("log:a b", {}, "HR-OUTPUT-001"),
         ("console:", {"rowz": 3}, "HR-OUTPUT-008"),
         ("collect:", {"mode": "append"}, "HR-OUTPUT-008"),

@@ -71,3 +71,12 @@ def test_a_list_has_a_line_for_each_command(path):
     for name in (other[-1] for other in EVERY if other and other[:-1] == path):
         (at,) = [n for n, line in enumerate(lines) if line.startswith(f"│ {name} ")]
         assert not lines[at + 1].startswith("│  "), lines[at : at + 2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("groups", "topic groups"), ("lag", "topic lag"), ("ls", "dead ls")],
+)
+def test_a_command_of_a_group_is_found_without_its_group(typed, meant):
+    result = CliRunner().invoke(app, [typed, "x"])
+    assert result.exit_code == 2 and f"Did you mean '{meant}'?" in result.output

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.clock import SystemClock
-from headrace.driver.start_checks import refuse_never_firing
+from headrace.driver.never_firing import refuse_never_firing
 from headrace.epoch.bundle import open_inputs
 from headrace.errors import PlanError
 from headrace.plan.program import build

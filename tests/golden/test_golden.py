@@ -66,7 +66,7 @@ def test_the_same_program_leaves_the_same_folder_today(left, home):
 
 
 def test_a_board_that_stored_only_the_best_is_refused_by_name(home):
-    golden, _ = unpacked(FOLDERS / RELEASE / "thinned.zip", home)
+    golden, _ = unpacked(FOLDERS.parent / "older" / "thinned.zip", home)
     assert golden.left_out() == ["board", "board out"]
 
     def with_board(root: Path) -> hr.Job:

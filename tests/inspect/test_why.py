@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.clock import ManualClock
-from headrace.driver.start_checks import never_fires
+from headrace.driver.never_firing import never_fires
 from headrace.inspect.why import why
 from headrace.inspect.why_answer import answer_why
 from headrace.inspect.why_case import Reason

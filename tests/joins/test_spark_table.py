@@ -288,7 +288,7 @@ def test_a_run_that_stops_gives_up_a_long_batch(spark: Any) -> None:
     harness._script.put(replace(page, clock=page.clock + 10_000))  # we do not wait for it
     assert begun.wait(30)
     harness.close()
-    assert not stage._run._tables._worker.alive
+    assert not stage._run._work.tables._worker.alive
 
 
 @pytest.mark.spark

@@ -28,7 +28,8 @@ def broker() -> Any:
 
     folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
     try:
-        started = Broker(folder, properties={"auto.create.topics.enable": "false"})
+        lasting = {"log.retention.ms": "-1"}  # tests write records of any time
+        started = Broker(folder, properties={"auto.create.topics.enable": "false", **lasting})
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         atexit.register(started.kill)
         started.start()
@@ -53,7 +54,7 @@ def new_topic(
     from confluent_kafka.admin import NewTopic
 
     name = name or f"topic-{os.getpid()}-{next(_names)}"
-    lasting = {"retention.ms": "-1", **(config or {})}  # tests write records of any time
+    lasting = {"retention.ms": "-1", **(config or {})}
     made = admin().create_topics([NewTopic(name, partitions, 1, config=lasting)])
     made[name].result(30)
     wait_for(lambda: _partitions(name) == partitions)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tools.kafka.jars import jars
 
+from headrace import Consumer
 from tests.kafka.running import new_topic, produce, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,13 +40,22 @@ def test_what_was_written_is_there_after_a_kill(kafka: Any) -> None:
 
 def test_make_kafka_prints_its_address_and_stops_on_an_interrupt(kafka: Any, tmp_path: Any) -> None:
     running = subprocess.Popen(
-        [sys.executable, "-m", "tools.kafka", "--folder", str(tmp_path / "kafka"), "--port", "0"],
+        [
+            sys.executable, "-m", "tools.kafka", "--folder", str(tmp_path / "kafka"), "--port", "0",
+            "--topic", "readings:3", "--topic", "alarms",
+        ],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(4)]
-        assert "Kafka is at 127.0.0.1:" in lines[1]
+        assert "Kafka is at 127.0.0.1:" in lines[1] and '/readings"' in lines[2]
+        address = lines[1].partition(" at ")[2].partition(";")[0]
+        places = dict.fromkeys(("readings", "alarms"), 0)
+        for name in places:
+            with Consumer(name, log=f"kafka://{address}") as consumer:
+                places[name] = len(consumer.positions())
+        assert places == {"readings": 3, "alarms": 1}
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 0
     finally:
@@ -87,6 +97,6 @@ def test_a_jar_that_is_not_the_listed_one_is_refused(
         jar = repository / line.split()[1]
         jar.parent.mkdir(parents=True, exist_ok=True)
         jar.write_bytes(b"another")
-    with pytest.raises(OSError, match=r"is not the file that tools/kafka/jars.txt lists"):
+    with pytest.raises(OSError, match=r"is not the file that tools/kafka lists"):
         jars()
     assert [*(tmp_path / "jars").iterdir()] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -94,3 +96,11 @@ def test_a_task_waits_in_the_middle_of_a_range(kafka: Any, tmp_path: Path) -> No
     restarted.join()
     assert found == list(range(1000)) and time.monotonic() - began > 2
     source.close()
+
+
+def test_clients_that_are_left_without_a_broker_print_nothing(kafka: Any, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kafka.left_behind", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == ("1 record\n", "", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections import deque
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tests.kafka.running import (
     delete_topic,
     new_topic,
     produce,
+    produce_transactions,
 )
 from tests.kafka.written import fresh, messages
 
@@ -159,7 +161,7 @@ def test_retention_that_overtakes_a_group_is_an_error_and_no_gap(place):
 
 @pytest.mark.parametrize("more", [3, 30])
 def test_a_topic_that_is_made_again_is_another(place, more, monkeypatch):
-    monkeypatch.setattr("headrace.log.kafka_clients._LOOK", 0.0, raising=False)
+    monkeypatch.setattr("headrace.log.kafka_consumer._LOOK", 0.0)
     topic = fill(place, partitions=1)
     consumer = hr.Consumer(topic, log=place)
     assert len(list(consumer.records("1s"))) == 10
@@ -250,3 +252,130 @@ def test_a_producer_never_makes_a_topic(kafka, tmp_path, many):
         producer.close()
         asked = AdminClient({"bootstrap.servers": own.address})
         assert "nope" not in asked.list_topics(timeout=10).topics
+
+
+def test_markers_of_transactions_are_no_lag(place):
+    topic = new_topic()
+    produce_transactions(topic, [b"%d" % i for i in range(6)], 2)
+    for group in (None, fresh()):
+        with hr.Consumer(topic, group=group, log=place) as consumer:
+            assert [r.value for r in consumer.records("1s")] == [b"%d" % i for i in range(6)]
+            assert consumer.lag() == {TopicPartition(topic, 0): 0}
+            produce(topic, [b"more"])
+            assert [r.value for r in consumer.records("1s")] == [b"more"]
+            consumer.seek(topic, 0, "earliest")
+            assert [r.value for r in consumer.records("1s")][:6] == [b"%d" % i for i in range(6)]
+            assert consumer.lag() == {TopicPartition(topic, 0): 0}
+        delete_records(topic, 0, 0)
+        topic = new_topic()
+        produce_transactions(topic, [b"%d" % i for i in range(6)], 2)
+
+
+def test_a_partition_between_two_leaders_is_asked_again(place, monkeypatch):
+    from confluent_kafka import KafkaError, KafkaException
+
+    topic = new_topic()
+    produce(topic, [b"a", b"b"])
+    consumer = hr.Consumer(topic, log=place)
+    client = consumer._client
+    real, left = client._consumer, [KafkaError.NOT_LEADER_FOR_PARTITION] * 2
+
+    class Electing:
+        def __getattr__(self, name):
+            if left and name in ("get_watermark_offsets", "offsets_for_times"):
+                raise KafkaException(KafkaError(left.pop()))
+            return getattr(real, name)
+
+    monkeypatch.setattr(client, "_consumer", Electing())
+    assert consumer.lag() == {(topic, 0): 2} and left == []
+    left += [KafkaError.LEADER_NOT_AVAILABLE]
+    assert consumer.seek_to_time(0) == {(topic, 0): 0} and left == []
+    left += [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    with pytest.raises(hr.LogError):
+        consumer.lag()
+    consumer.close()
+
+
+def test_partitions_that_are_added_are_read_without_a_group(place):
+    topic = new_topic(1)
+    produce(topic, [b"a"])
+    with hr.Consumer(topic, log=place, start="latest") as consumer:
+        assert consumer.poll("200ms") is None
+        add_partitions(topic, 3)
+        produce(topic, [b"b"], 2)
+        produce(topic, [b"c"], 0)
+        found = {(r.partition, r.value) for r in consumer.records("3s")}
+        assert found == {(2, b"b"), (0, b"c")}
+        assert len(consumer.assignment()) == 3
+
+
+def test_a_header_name_that_is_no_text_spoils_only_the_headers(place):
+    from confluent_kafka import Producer
+
+    topic = new_topic()
+    with hr.Producer(place) as producer:
+        producer.send(topic, b"1", headers=[("h", b"1")])
+    raw = Producer({"bootstrap.servers": place.removeprefix("kafka://")})
+    raw.produce(topic, b"2", headers=[("h", b"2")])
+    assert raw.flush(30) == 0
+    with hr.Consumer(topic, log=place) as consumer:
+        client = consumer._client
+        taken = client._batch
+
+        def batch(at, rows):
+            client._waiting[at] = deque([_Spoilt(m) for m in client._waiting[at]])
+            return taken(at, rows)
+
+        client._batch = batch
+        found = list(consumer.records("1s"))
+    assert [r.value for r in found] == [b"1", b"2"]
+    for record in found:
+        assert refusal(list, record.headers).code == "HR-KAFKA-052"
+        assert "cannot be read" in repr(record)
+
+
+class _Spoilt:
+    """A message as the library has it when the name of a header is not UTF-8."""
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def headers(self) -> Any:
+        return b"\xff".decode()
+
+
+def test_a_record_may_be_as_large_as_the_options_and_the_topic_say(place):
+    large = b"x" * (3 << 20)
+    topic = new_topic(config={"max.message.bytes": str(8 << 20)})
+    with hr.Producer(place) as producer:
+        error = refusal(producer.send, topic, large)
+        assert error.code == "HR-KAFKA-051" and "message.max.bytes" in error.hint
+        assert refusal(producer.send_all, topic, [large]).code == "HR-KAFKA-051"
+    with hr.Producer(place, options={"message.max.bytes": 8 << 20}) as producer:
+        producer.send(topic, large)
+        producer.send_all(topic, [large, b"small"])
+    assert [len(r.value) for r in hr.Consumer(topic, log=place).records("1s")] == [
+        len(large), len(large), 5,
+    ]  # fmt: skip
+    small = new_topic(config={"max.message.bytes": str(1 << 20)})
+    producer = hr.Producer(place, options={"message.max.bytes": 8 << 20})
+    producer.send(small, large)
+    assert refusal(producer.flush).code == "HR-KAFKA-051"
+    producer.close()
+    wrong = {"message.max.bytes": "much"}
+    assert refusal(hr.Producer, place, options=wrong).code == "HR-KAFKA-005"
+
+
+def test_any_number_of_rows_and_any_time_may_be_asked_for(place):
+    topic = fill(place, partitions=1)
+    with hr.Consumer(topic, log=place) as consumer:
+        assert len(consumer.poll("10s", 2**63)) == 10
+        for moment, offset in ((-5, 0), (0, 0), (2**70, 10)):
+            assert consumer.seek_to_time(moment) == {(topic, 0): offset}
+        for wrong in (0, 1.5, True, "many"):
+            assert refusal(consumer.poll, "1s", wrong).code == "HR-LOG-019"
+        for wrong in ("noon", 1.5, None):
+            assert refusal(consumer.seek_to_time, wrong).code == "HR-LOG-019"

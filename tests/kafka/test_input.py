@@ -14,7 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import InputError
-from headrace.log import kafka_reader
+from headrace.log import kafka_fetch
 from headrace.schema import schema_of
 from headrace.sources import Source, open_source
 from headrace.sources.kafka_rows import RecordColumns
@@ -69,6 +69,18 @@ def run(topic: str, folder: Path, until: str = "now", **options: Any) -> list[in
 
 
 # what is read
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [("1969-12-31T23:59:59Z", 0), ("0001-01-01", 0), ("1970-01-01T00:00:01.002Z", 2),
+     ("1970-01-01T00:00:01.002001Z", 3), ("1970-01-01T00:00:01.0019+00:00", 2), ("9999-12-31", 5)],
+)  # fmt: skip
+def test_a_start_is_never_before_its_time(start: str, first: int) -> None:
+    topic = new_topic()
+    for n in range(5):
+        produce(topic, [b"%d" % n], timestamp=1_000 + n)
+    assert opened(topic, None, start=start).start("0") == first
 
 
 def test_formats_of_the_value() -> None:
@@ -177,9 +189,9 @@ class Misnamed:
 @pytest.mark.parametrize("kind", ["map<string, {}>", "array<struct<key: string, value: {}>>"])
 def test_a_header_whose_name_is_not_text_is_a_dead_letter(kind: str, value: str) -> None:
     schema = schema_of(f"h {kind.format(value)}")
-    found = [[("a", b"1")], kafka_reader._headers(Misnamed()), []]
-    headers = pa.array(found, kafka_reader._HEADERS)
-    records = kafka_reader.KafkaRecords(np.arange(3), pa.array([b""] * 3), headers=headers)
+    found = [[("a", b"1")], kafka_fetch._headers(Misnamed()), []]
+    headers = pa.array(found, kafka_fetch._HEADERS)
+    records = kafka_fetch.KafkaRecords(np.arange(3), pa.array([b""] * 3), headers=headers)
     columns = RecordColumns(schema, {"headers": "h"})
     table, bad, reasons = columns.decode(columns.chunk(records, 0), lambda raw: None)  # type: ignore
     assert len(table) == 2 and bad.tolist() == [False, True, False]

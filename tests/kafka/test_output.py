@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.errors import OutputError
+from headrace.errors import OutputError, StateError
 from headrace.log import kafka_delivery, kafka_produce
 from headrace.schema import schema_of
 from headrace.sinks import AT_LEAST_ONCE, Timelines, check_output, in_groups, open_sink, reopen_sink
 from headrace.sinks.formats import csv_values
 from headrace.sources.formats import decode
 from headrace.state.manifest import FIRST
+from headrace.testing import Driver, drive
 from headrace.testing.output_suite import OutputSuite
 from tests.kafka.running import admin, broker, delete_topic, new_topic
 from tests.kafka.written import case, fresh, messages, opened
@@ -27,6 +28,7 @@ from tests.sinks.writing import ALONE, SCHEMA, expected, made, refusal, stage, t
 
 class TestKafkaOutput(OutputSuite):
     every, every_crash = 11, 5
+    crashes_inside = 20  # each leaves a client of Kafka behind; HEADRACE_LONG: all
 
     @pytest.fixture
     def make(self, kafka):
@@ -353,3 +355,43 @@ def test_a_plan_shows_no_secret():
         "kafka://h/t", sasl_password="swordfish", options={"ssl.key.password": "swordfish"}
     )
     assert "swordfish" not in str(job.explain()) and "kafka://h/t" in str(job.explain())
+
+
+def numbers_to(topic: str, guarantee: str, source: Path) -> hr.Job:
+    job = hr.Job("guarantees")
+    numbers = job.read(f"files:{source}", schema="n bigint", format="json", name="in")
+    numbers.write(f"kafka://{broker().address}/{topic}", name="out", guarantee=guarantee)
+    return job
+
+
+def test_the_guarantee_may_change_between_runs(kafka, tmp_path):
+    topic, source, exact = fresh(), tmp_path / "in", "exactly once"
+    new_topic(1, topic)
+    source.mkdir()
+    for run, guarantee in enumerate(
+        [AT_LEAST_ONCE, exact, exact, AT_LEAST_ONCE, exact, AT_LEAST_ONCE, exact]
+    ):
+        if run != 1:  # a run without rows does not forget what was changed
+            (source / f"{run}.json").write_text(f'{{"n": {run}}}\n')
+        driver = Driver(numbers_to(topic, guarantee, source), tmp_path / "job", until="now")
+        driver.drain()
+        driver.close()
+    assert [json.loads(m.value())["n"] for m in messages(topic)] == [0, 2, 3, 4, 5, 6]
+    delete_topic(topic)  # what is recorded is still missed
+    new_topic(1, topic)
+    with pytest.raises(StateError) as caught:
+        Driver(numbers_to(topic, exact, source), tmp_path / "job", until="now")
+    assert caught.value.code == "HR-STATE-023"
+
+
+def test_the_producer_that_outputs_prints_is_what_the_cluster_records(kafka, tmp_path):
+    topic, folder = fresh(), tmp_path / "job"
+    job = hr.Job("told")
+    job.read(hr.rows([{"n": 1}, {"n": 2}])).write(
+        f"kafka://{broker().address}/{topic}", name="k", partitions=1
+    )
+    drive(job, folder)
+    shown = hr.outputs(folder).outputs[0]
+    assert (shown.shows, shown.holds) == (1, 1)
+    records = messages(f"headrace-epochs-{shown.producer.partition('/')[0]}")
+    assert any(shown.producer in m.key().decode() for m in records)

@@ -91,7 +91,7 @@ def test_programs_that_opened_the_topic_before_go_on(reopen):
 def test_a_reader_that_is_in_the_middle_sees_the_columns_it_began_with(reopen):
     one, two = reopen(), reopen()
     one.create("t", 1, OLD)
-    opened, _ = two._published("t") if isinstance(two, EmbeddedLog) else (None, None)
+    opened, _ = two._topics.published("t") if isinstance(two, EmbeddedLog) else (None, None)
     if opened is None:
         pytest.skip("of the embedded log")
     one.append("t", [("a", 1)])

@@ -9,12 +9,14 @@ import datetime as dt
 import decimal
 import os
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.errors import HeadraceError, LogError
 from headrace.log import EmbeddedLog
 
@@ -194,6 +196,17 @@ def test_what_else_lies_in_a_topics_folder_does_no_harm(log, name):
     assert [v for _, t in again.read("bytes", 0, 0) for v in t["value"].to_pylist()] == [
         b"0", b"1", b"2",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("root", ["kafka:localhost:9092", "localhost:9092", "a:9092,b:9092"])
+def test_brokers_are_not_taken_for_a_folder(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (EmbeddedLog, hr.Producer, lambda place: hr.Consumer("t", log=place)):
+        with pytest.raises(LogError) as refused:
+            call(root)
+        assert refused.value.code == "HR-LOG-019" and "kafka://" in refused.value.hint
+    Path(root).mkdir()
+    assert EmbeddedLog(root).topics() == []
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/log", "file:///tmp/log"])

@@ -16,7 +16,7 @@ from headrace.errors import LogError
 from headrace.log import TopicPartition
 
 SCHEMA = "area string, n long"
-HEARTBEAT = "headrace.log.consumer_groups.Heartbeat.beat"
+HEARTBEAT = "headrace.log.heartbeats.Heartbeat.beat"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -95,7 +95,7 @@ def test_a_record_that_does_not_fit_is_an_error_and_the_others_are_appended(log)
 
 @pytest.mark.parametrize("bad", [{"key": None}, {"key": "x", "partition": 7}])
 def test_records_beside_one_without_a_key_or_partition_are_appended(log, bad, monkeypatch):
-    monkeypatch.setattr("headrace.log.embedded_clients._LINGER", 1)  # all in one append
+    monkeypatch.setattr("headrace.log.embedded_producer._LINGER", 1)  # all in one append
     log.create("t", 2, compact=True)
     producer = hr.Producer(log)
     for n in range(10):
@@ -122,7 +122,7 @@ def test_a_send_that_reports_an_earlier_record_sends_its_own(log):
 
 
 def type_of_buffer():
-    from headrace.log.embedded_clients import _Buffer
+    from headrace.log.embedded_producer import _Buffer
 
     return _Buffer()
 
@@ -235,6 +235,11 @@ def test_seek_by_offset_and_by_time(log, clock):
         assert consumer.lag() == {T0: 4, T1: 2}
         consumer.seek_to_time(datetime.fromtimestamp(1_003, UTC))
         assert sorted(drained(consumer)) == [("t", 0, 6), ("t", 0, 7), ("t", 1, 3)]
+        for text in ("1970-01-01T00:16:43Z", "1970-01-01 01:16:43+01:00", "1970-01-01T00:16:43"):
+            assert consumer.seek_to_time(text) == {T0: 6, T1: 3}
+        assert consumer.seek_to_time(datetime(1970, 1, 1, 0, 16, 43)) == {T0: 6, T1: 3}
+        for wrong in ("10m ago", "", None, 1.5):
+            assert refusal(consumer.seek_to_time, wrong).code == "HR-LOG-019"
         assert refusal(consumer.seek, "t", 0, 9).code == "HR-LOG-007"
         assert refusal(consumer.seek, "t", 5, 0).code == "HR-LOG-028"
 

@@ -160,7 +160,7 @@ def test_every_flipped_bit_of_acknowledged_bytes_is_an_error_that_names_file_and
     for i in range(3):
         log.append("t", [b"%d" % i] * 3, producer="p", sequence=i)
     path = segment(log)
-    start = log._find("t").reader.head().start
+    start = log._topics.find("t").reader.head().start
     third = (path.stat().st_size - start) // 3
     for byte in range(start + third, start + 2 * third):
         flip(path, byte, byte % 8)

@@ -216,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
     def _take_over(self, batch: Batch, producer: str, sequence: int) -> None:
         """All of an append that nobody acknowledged, or nothing."""
         self.log.latest("t")  # repairs what it finds
-        writer = self.log._find("t").writer
+        writer = self.log._topics.find("t").writer
         writer._trusting(lambda: writer._expire(0))  # publishes what is whole
         new = self._new(batch, producer, sequence)
         more = {p: end - len(self.model[p]) for p, end in self.log.latest("t").items()}

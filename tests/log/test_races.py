@@ -314,7 +314,7 @@ def test_an_append_that_cannot_be_written_fails_alone(folder, monkeypatch):
         return write(fd, buffers, at)
 
     monkeypatch.setattr(os, "pwritev", small_disk)
-    opened = log._find("t")
+    opened = log._topics.find("t")
     opened.group._busy = True  # all of them wait, and are committed together
     found: dict[int, object] = {}
 

@@ -21,7 +21,7 @@ def _only_syncs_of_appends(monkeypatch):
 
 def together(log: EmbeddedLog, calls: list[dict]) -> tuple[list[object], Counter[str]]:
     """What each append got, all of them waiting for one group; and the points passed."""
-    group, found = log._find("t").group, [None] * len(calls)
+    group, found = log._topics.find("t").group, [None] * len(calls)
     passed: Counter[str] = Counter()
 
     def work(n: int) -> None:

@@ -92,7 +92,11 @@ class TestMqttInput(InputSuite):
             sources.append(opened(broker, job, topic))
             return sources[-1]
 
-        yield InputCase(open_one, ROWS)
+        def spoil() -> None:
+            publish(broker, [{"n": "one"}], topic)
+            wait_for(sources[-1], len(ROWS) + 1)
+
+        yield InputCase(open_one, ROWS, spoil)
         for source in sources:
             source.close()
 

@@ -22,7 +22,7 @@ SHARES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0)
 ERROR = 0.03
 AGGS = {
     "q": hr.approx_quantiles("v", SHARES, error=ERROR, bounds=True),
-    "h": hr.histogram("v", 4, error=ERROR),
+    "h": hr.histogram("v", 4, error=ERROR, bounds=True),
 }
 
 
@@ -64,10 +64,12 @@ def test_the_library_reads_the_bytes_and_writes_the_same(count: int) -> None:
 def test_ranks_are_within_the_error_for_95_of_100_streams(
     stream: Callable[[np.random.Generator], Any], pieces: int
 ) -> None:
-    inside = held = covered = 0
+    inside = held = covered = counted = 0
     for seed in range(100):
         values = stream(np.random.default_rng(seed)).astype(np.float64)
-        found = named.result(in_pieces(values, pieces), AGGS)["q"][0].as_py()
+        (row,) = named.result(in_pieces(values, pieces), AGGS).to_pylist()
+        found = row["q"]
+        counted += all(counts_hold(values, bucket) for bucket in row["h"])
         pairs = list(zip(found, SHARES, strict=True))
         inside += all(off(values, q["value"], share) <= ERROR for q, share in pairs)
         held += all(q["low"] <= q["value"] <= q["high"] for q, _ in pairs)
@@ -75,6 +77,15 @@ def test_ranks_are_within_the_error_for_95_of_100_streams(
         exact = np.sort(values)[ranks].tolist()
         covered += all(q["low"] <= v <= q["high"] for q, v in zip(found, exact, strict=True))
     assert inside >= 95 and held == 100 and covered >= 95, (inside, held, covered)
+    assert counted >= 95, counted
+
+
+def counts_hold(values: Any, bucket: dict[str, Any]) -> bool:
+    low, high = bucket["low"], bucket["high"]
+    closed = np.sum((low <= values) & (values <= high))
+    between = np.sum((low < values) & (values < high))
+    assert bucket["least"] <= bucket["count"] <= bucket["most"] <= len(values)
+    return bool(bucket["least"] <= closed and between <= bucket["most"])
 
 
 def test_the_same_rows_give_the_same_bytes_in_any_order() -> None:
@@ -180,6 +191,7 @@ def test_another_error_is_refused_for_stored_state() -> None:
         (lambda: hr.histogram("v", 4, low=1), "HR-APPROX-002"),
         (lambda: hr.histogram("v", 4, low=2, high=2), "HR-APPROX-002"),
         (lambda: hr.histogram("v", 4, low=0, high=2, error=0.1), "HR-APPROX-002"),
+        (lambda: hr.histogram("v", 4, low=0, high=2, bounds=True), "HR-APPROX-002"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any], code: str) -> None:

@@ -83,6 +83,56 @@ def test_rows_that_explode_made_of_one_are_drawn_one_by_one() -> None:
     assert len(found) == trials and chi_square(counts, trials / each) < 16.3
 
 
+def test_of_rows_made_of_one_any_may_be_sampled() -> None:
+    def read() -> Any:
+        rows = [{"x": [*range(5)], "at": 60_000 * i} for i in range(1_000)]
+        return hr.Job("made").read(hr.rows(rows), time="at", in_order=True).explode("x")
+
+    def counts(stream: Any) -> Any:
+        return np.bincount(stream.head(6_000, quiet=True)["x"].to_numpy(), minlength=5)
+
+    one, half = counts(read().sample(1, per="1m")), counts(read().sample(0.5))
+    assert one.sum() == 1_000 and chi_square(one, 200) < 18.5
+    whole = [len(set(g)) for g in _by_record(read().sample(0.5))]
+    assert 400 < half.min() <= half.max() < 600 and Counter(whole)[5] < 100
+
+
+def _by_record(stream: Any) -> list[list[int]]:
+    found: dict[Any, list[int]] = {}
+    for row in stream.head(6_000, quiet=True).to_pylist():
+        found.setdefault(row["at"], []).append(row["x"])
+    return list(found.values())
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, None, "x"])
+def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+    read = hr.Job("seeds").read(hr.rows([{"at": 1}]), time="at", in_order=True)
+    for make in (lambda: read.sample(0.5, seed=seed), lambda: read.sample(2, "1m", seed=seed)):
+        with pytest.raises(PlanError, match="HR-STREAM-005"):
+            make().head(1, quiet=True)
+
+
+def test_two_steps_draw_independently_and_one_step_the_same_again() -> None:
+    def read(job: str) -> Any:
+        rows = [{"k": 0, "v": i, "at": i} for i in range(4_000)]
+        return hr.Job(job).read(hr.rows(rows), time="at", in_order=True)
+
+    def of(stream: Any, column: str = "v") -> list[Any]:
+        return stream.head(5_000, quiet=True)[column].to_pylist()
+
+    rows = read("steps")
+    half, other = rows.sample(0.5), rows.sample(0.5, name="other")
+    halves, others, quarter = set(of(half)), set(of(other)), set(of(half.sample(0.5)))
+    assert 900 < len(quarter) < 1_100 and quarter < halves
+    assert 900 < len(halves & others) < 1_100
+    assert set(of(read("elsewhere").sample(0.5))) == halves
+    drawn = {"a": hr.sample("v", 100), "b": hr.sample("v", 100)}
+    one = rows.key_by("k").window(hr.everything()).agg(**drawn, name="one")
+    two = rows.key_by("k").window(hr.everything()).agg(**drawn, name="two")
+    assert of(one, "a") == of(one, "b") and len(of(one, "a")[0]) == 100
+    assert len(set(of(one, "a")[0]) & set(of(two, "a")[0])) < 20
+
+
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("pieces", [1, 6])
 def test_counts_are_within_the_error_on_every_stream(

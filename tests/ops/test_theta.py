@@ -51,6 +51,18 @@ def test_bytes_are_the_librarys_while_nothing_is_left_out(count: int) -> None:
     assert read.theta64 == hashes[K]
 
 
+@pytest.mark.parametrize("values", [range(500), [f"x{i}" for i in range(500)]])
+def test_a_sketch_by_the_library_of_the_same_values_has_other_hashes(values: Any) -> None:
+    """What the guide warns of: hashes are Headrace's own, and nothing in the bytes tells."""
+    theirs = datasketches.update_theta_sketch(14)
+    for value in values:
+        theirs.update(value)
+    both = datasketches.theta_union(14)
+    both.update(theirs)
+    both.update(datasketches.compact_theta_sketch.deserialize(sketch(list(values))))
+    assert both.get_result().get_estimate() > 550  # of at most 500 different values
+
+
 @pytest.mark.parametrize("count", [50, K + 1, 3_000])
 def test_partials_merge_to_the_same_bytes_however_rows_are_divided(count: int) -> None:
     draw = np.random.default_rng(count)

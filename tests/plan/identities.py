@@ -28,7 +28,7 @@ WITHOUT_STATE = {
     "explode", "map_batches", "tap", "split", "union", "key_by", "window", "broadcast", "connect",
     "write", "map_async", "repeat", "table", "schema", "name", "keys", "unkeyed", "late",
     "branch", "transform", "head", "show", "repartition", "clone", "log", "consume", "to_sink",
-    "reduce_by_key_and_window",
+    "reduce_by_key_and_window", "for_each_batch",
 }  # fmt: skip
 
 Build = Callable[..., Any]
@@ -267,6 +267,13 @@ CASES: dict[str, Case] = {
         lambda s: s.process(Sum(), **S), {},
         {"function": lambda s: s.process(Other(), **S), "value": lambda s: s.process(Wider(), **S)},
     ),
+    "KeyedStream.process in order": keyed_case(
+        lambda s: s.process(Sum(), order="event_time", **S),
+        {"no order": lambda s: s.process(Sum(), **S),
+         "column of what it holds": lambda s: s.unkeyed.with_columns(z="x + 1").key_by(
+             *s.keys).process(Sum(), order="event_time", **S)},
+        {"value": lambda s: s.process(Wider(), order="event_time", **S)},
+        ),
     "KeyedStream.process by task": keyed_case(
         lambda s: s.process(Task(), **S), {"by key": lambda s: s.process(KeyedTask(), **S)},
         {"merge, union, value": lambda s: s.process(MergedTask(), **S)},

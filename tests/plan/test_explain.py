@@ -18,6 +18,7 @@ import pytest
 from headrace.api.job import Job
 from headrace.errors import PlanError
 from headrace.expr import col
+from headrace.guarantees import JobGuarantee, Offer
 from headrace.ops.agg.named import count, max, mean
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.state_kinds import value
@@ -137,8 +138,14 @@ def test_python_steps_say_why():
 
 
 def test_what_sinks_guarantee_is_told_by_who_knows_them():
-    text = fire_alarm().explain({"alarms.write": "exactly once"}).text
+    offer = Offer("output", "alarms.write", "exactly once", "the topic knows")
+    text = fire_alarm().explain(JobGuarantee((offer,))).text
     assert re.search(r"alarms.write +log:alarms +<- alarm +exactly once", text)
+    assert text.splitlines()[-3:] == [
+        "if it is killed: exactly once",
+        "  no input and no output may lose or repeat rows",
+        "  output  alarms.write  exactly once  the topic knows",
+    ]
 
 
 def test_a_wrong_program_is_not_explained():

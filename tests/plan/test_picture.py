@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 import pytest
@@ -35,6 +35,28 @@ def wide() -> hr.Topology:
     return made
 
 
+class Steps(hr.Bolt):
+    output = "word string"
+    outputs: ClassVar[Any] = {"again": "word string", "more": "word string"}
+
+    def process(self, tup: Any, collector: Any) -> None:
+        collector.emit(tuple(tup))
+
+
+def meeting() -> hr.Topology:
+    """A bolt that reads many streams: of one bolt, of several, its own."""
+    made = hr.Topology("meeting")
+    made.spout("words", hr.rows([{"word": "a"}]))
+    made.bolt("steps", Steps(), tasks=2).shuffle("words").fields("all", "word", stream="again").all(
+        "all", "more"
+    )
+    made.bolt("two", Exclaim(), tasks=2).all("words")
+    bolt = made.bolt("all", Steps(), tasks=3).shuffle("steps", "again").global_("steps")
+    bolt.all("steps", "more").fields("two", "word").partial_key("words", "word")
+    made.bolt("out", "collect:").shuffle("all")
+    return made
+
+
 def boxes(root: Any) -> dict[str, dict[str, float]]:
     found = {}
     for group in root.iter(f"{SVG}g"):
@@ -45,7 +67,7 @@ def boxes(root: Any) -> dict[str, dict[str, float]]:
     return found
 
 
-@pytest.mark.parametrize("make", [word_count, around, itself, stream_program, wide])
+@pytest.mark.parametrize("make", [word_count, around, itself, stream_program, wide, meeting])
 def test_each_step_has_a_box_of_its_own(make: Any) -> None:
     explained = make().explain()
     root = ElementTree.fromstring(explained.svg)
@@ -63,6 +85,22 @@ def test_each_step_has_a_box_of_its_own(make: Any) -> None:
     width, height = (float(root.get(side)) for side in ("width", "height"))
     assert all(b["x"] + b["width"] <= width and b["y"] + b["height"] <= height
                for b in placed.values())  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [word_count, around, itself, wide, meeting])
+def test_each_arrow_has_an_end_and_a_label_of_its_own(make: Any) -> None:
+    root = ElementTree.fromstring(make().explain().svg)
+    ends = [
+        p.get("d", "").split()[-1] + p.get("d", "").split()[-2] for p in root.iter(f"{SVG}path")
+    ]
+    assert len(set(ends)) == len(ends)
+    labels = [t for t in root.iter(f"{SVG}text") if t.get("font-style")]
+    placed = []
+    for label in labels:
+        wide, x, y = 6.0 * len(label.text or ""), float(label.get("x", 0)), float(label.get("y", 0))
+        placed.append((x - wide if label.get("text-anchor") else x, y, wide))
+    for (x, y, wide), (x2, y2, wide2) in combinations(placed, 2):
+        assert abs(y - y2) >= 11 or x + wide < x2 or x2 + wide2 < x
 
 
 def test_tasks_and_groupings_are_shown() -> None:

@@ -9,6 +9,7 @@ from headrace.errors import PlanError
 from headrace.ops.agg.named import count, mean
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.window.aligned import tumbling
+from headrace.plan.program import build
 
 WINDOW = tumbling("5s")
 
@@ -114,6 +115,20 @@ def test_a_wrong_program_is_not_built(job, stream):
     stream.where("nothing > 1").write("log:out")
     with pytest.raises(PlanError, match="HR-EXPR-001"):
         job.program()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fact"),
+    [("jobs/x", "'jobs/x' is no job"), (lambda: 0, "a function is no job"), (None, "is no job")],
+)
+def test_what_is_no_job_is_refused_by_name(wrong, fact):
+    with pytest.raises(PlanError, match=rf"HR-PLAN-066 .*{fact}"):
+        build(wrong)
+
+
+def test_a_stream_is_no_job(stream):
+    with pytest.raises(PlanError, match="HR-PLAN-066 a Stream is no job"):
+        build(stream)
 
 
 def test_the_jobs_settings_are_part_of_the_program(stream, job):

@@ -22,25 +22,41 @@ class Model:
         """Rows given, rows aside, and how many calls failed."""
         self.out, self.aside = [], []  # type: ignore[var-annotated]
         limit = (after, math.inf if after >= MAX_TIME else clock)
-        good = [r for r in rows if r.op not in ("fail", "badly")]
-        for r in sorted(good, key=lambda r: (r.time, r.split, r.offset)):
+        self.span, self.clock, self.newest, self.limit = (before, after), clock, newest, limit
+        self.marks: dict[str, int] = {}  # the watermark that a key's calls see
+        fails = [r for r in rows if r.op in ("fail", "badly")]
+        for r in sorted(rows, key=lambda r: (r.time, r.split, r.offset)):
             k = self.keys.setdefault(r.key, {"timers": set(), **new()})
+            self.fire(r.key, r.time)
+            if r in fails:
+                continue
             self.call(k, r.op, max(before, r.time), clock)
             if self.row(k, r, clock):
-                self.out.append((r.key, r.op, f"{said(k)} {r.time} {before} {clock}"))
-        for key, k in self.keys.items():
-            while due := sorted(t for t in k["timers"] if t[0] <= limit[t[1]]):
-                k["timers"].remove(due[0])
-                at, by_clock = due[0]
-                self.call(k, "timers", before if by_clock else max(before, at), clock)
-                k["n"] += 1
-                self.aside.append((key, k["n"]))
-                goes_on = after < MAX_TIME or (not by_clock and at <= newest)
-                k["timers"] |= {(at + 1_500, 0)} if k["n"] % 3 == 0 and goes_on else set()
-                k["timers"] -= {(at + 1_000, 0)} if k["n"] % 4 == 0 else set()
-                told = f"{at} {bool(by_clock)} {said(k)} {at} {after} {clock}"
-                self.out.append((key, "timer", told))
-        return self.out, self.aside, len(rows) - len(good)
+                mark = self.marks.get(r.key, before)
+                self.out.append((r.key, r.op, f"{said(k)} {r.time} {mark} {clock}"))
+        for key in self.keys:
+            self.fire(key, None)
+        return self.out, self.aside, len(fails)
+
+    def fire(self, key: str, row: int | None) -> None:
+        """The timers of a key that are due: before a row those by event time, else all."""
+        (before, after), k = self.span, self.keys[key]
+        while due := sorted(
+            t for t in k["timers"]
+            if t[0] <= self.limit[t[1]] and (row is None or (t[1] == 0 and t[0] < row))
+        ):  # fmt: skip
+            k["timers"].remove(due[0])
+            at, by_clock = due[0]
+            self.call(k, "timers", before if by_clock else max(before, at), self.clock)
+            k["n"] += 1
+            self.aside.append((key, k["n"]))
+            goes_on = after < MAX_TIME or (not by_clock and at <= self.newest)
+            k["timers"] |= {(at + 1_500, 0)} if k["n"] % 3 == 0 and goes_on else set()
+            k["timers"] -= {(at + 1_000, 0)} if k["n"] % 4 == 0 else set()
+            mark = after if row is None else max(self.marks.get(key, before), at)
+            self.marks[key] = mark
+            told = f"{at} {bool(by_clock)} {said(k)} {at} {mark} {self.clock}"
+            self.out.append((key, "timer", told))
 
     def call(self, k: Any, what: str, now: int, clock: int) -> None:
         self.counts[what] += 1

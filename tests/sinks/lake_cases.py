@@ -58,6 +58,7 @@ def exact(output: Callable[..., Any], schema: pa.Schema) -> dict[str, Callable[[
         return output(
             lambda: open_sink(uri, schema, options, job, "o"),
             lambda: _sorted(delta_rows(tmp / "table")),
+            options.get("mode") == "upsert",
         )
 
     def iceberg(tmp: Path, **options: Any) -> Any:

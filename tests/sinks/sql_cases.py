@@ -26,6 +26,7 @@ def output(tmp: Path, dialect: str, make: Any, schema: pa.Schema = SCHEMA, **opt
     return make(
         lambda: open_sink(place, schema, options, job, "o"),
         lambda: selected(database(dialect, tmp), table, held),
+        options.get("mode") == "upsert",
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from headrace.schema import schema_of
 from headrace.sinks import open_sink, output_files, read_output
 from headrace.state import faults
 
-FILES = ["collect", "json lines", "parquet"]
+FILES = ["collect", "json lines", "parquet", "partitioned json lines"]
 
 
 def flip(path: Path) -> None:
@@ -63,17 +64,19 @@ def life(output, epochs: int) -> None:
 def test_readers_get_all_rows_or_an_error_that_names_the_file(
     tmp_path_factory, eager, hasty, kind, damage
 ):
-    done = set[str]()
+    done = Counter[str]()
     whole = tmp_path_factory.mktemp("whole")
     life(EXACT[kind](whole), 7)
     for path in sorted(whole.rglob("*")):
         if not path.is_file() or path.is_relative_to(whole / "job" / "outputs"):
             continue
+        done[kind_of(path)] += 1
+        if "partitioned" in kind and done[kind_of(path)] > 2:
+            continue  # there are many alike
         copy = tmp_path_factory.mktemp("damaged")
         shutil.copytree(whole, copy, dirs_exist_ok=True)
         victim = copy / path.relative_to(whole)
         DAMAGE[damage](victim)
-        done.add(kind_of(path))
         newest = path.name.endswith(".json") and path.name.startswith("000000000006")
         if newest and damage == "deleted":
             continue  # as if the epoch had not been published: only the manifest knows better

@@ -420,7 +420,7 @@ def test_columns_that_parquet_cannot_hold_are_refused(tmp_path):
         ({"target_file": 5}, "target_file_mb"),
         ({"target_file_mb": 0}, "above 0"),
         ({"target_file_mb": "big"}, "above 0"),
-        ({"format": "csv"}, "parquet"),
+        ({"format": "orc"}, "parquet"),
         ({"mode": "overwrite"}, "append"),
     ],
 )
@@ -428,6 +428,20 @@ def test_options_that_make_no_sense_are_refused(tmp_path, options, word):
     error = refusal(opened, tmp_path, **options)
 
     assert error.code == "HR-OUTPUT-008" and word in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("postgres://me@localhost/shop", "sql:"), ("duckdb:shop.duckdb", "sql:"),
+        ("https://example.org/hook", "webhook:"), ("socket:localhost:9999", "acknowledges"),
+        ("s3://bucket/out", "delta:s3://"),
+    ],
+)  # fmt: skip
+def test_what_has_another_name_here_is_told(tmp_path, uri, meant):
+    error = refusal(open_sink, uri, SCHEMA, {}, str(tmp_path), "o")
+
+    assert error.code == "HR-OUTPUT-001" and meant in error.hint.partition("known are")[0]
 
 
 @pytest.mark.parametrize("uri", ["", "out.parquet", "s3:x", "files:"])

@@ -17,7 +17,7 @@ from headrace.sinks import Timelines, merging
 from headrace.state import faults
 from headrace.state.manifest import FIRST
 
-FILES = ["collect", "json lines", "parquet"]
+FILES = ["collect", "json lines", "parquet", "partitioned json lines", "rolling"]
 
 
 def upto(epoch: int) -> Timelines:

@@ -13,16 +13,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
-from tests.databases import database, new_table, run, selected, server, uri
+from tests.databases import database, encoded_database, new_table, run, selected, server, uri
 from tests.joins.postgres import PASSWORD
 from tests.sinks.sql_cases import DIALECTS, output
 from tests.sinks.writing import ALONE, Output, in_child, made, refusal
+from tests.sources.reading import read_split
 
 from headrace.connect import sql
 from headrace.schema import schema_of
 from headrace.sinks import open_sink
+from headrace.sources import open_source
 
 TYPES = schema_of(
     "id bigint, small smallint, x double, f float, yes boolean, text string, raw binary, day date, "
@@ -177,7 +180,7 @@ def test_a_text_that_names_no_database_is_refused_without_showing_it(tmp_path):
         "sql:sqlite://x",
     ):
         error = refusal(open_sink, text, KEYED, {"table": "t"}, str(tmp_path), "o")
-        assert error.code == "HR-SQL-001" and "s3cret" not in str(error)
+        assert error.code in ("HR-SQL-001", "HR-OUTPUT-001") and "s3cret" not in str(error)
 
 
 def test_a_password_is_neither_shown_nor_stored(tmp_path):
@@ -215,6 +218,42 @@ def test_a_table_that_was_dropped_is_noticed(tmp_path):
 
     assert not sink.reached(1)
     assert refusal(out.open().check).code == "HR-SQL-009"
+
+
+def test_nothing_is_held_by_a_table_that_is_gone(tmp_path):
+    """Also while the table of epochs still says so: `hr.outputs` asks this."""
+    out = output(tmp_path, "sqlite", Output, KEYED)
+    sink = made(out.open())
+    publish(sink, 1, [{"k": 1, "v": "a"}])
+    assert out.open().held().number == 1
+    run(database("sqlite", tmp_path), "DROP TABLE t")
+    assert out.open().held().number == 0
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "SQL_ASCII"])
+def test_texts_are_themselves_in_a_database_of_another_encoding(tmp_path, encoding):
+    place = encoded_database(encoding)
+    text = "日本" if encoding == "EUC_JP" else "é ü"
+    sink = made(open_sink(f"sql:{place}", KEYED, {"table": "t"}, str(tmp_path / "job"), "o"))
+    publish(sink, 0, [{"k": 1, "v": text}])
+
+    with psycopg.connect(place, client_encoding="UTF8") as other:
+        assert other.execute("SELECT v FROM t").fetchall() == [(text,)]
+    read = open_source(f"sql:{place}", options={"table": "t"}, folder=str(tmp_path / "b"), name="i")
+    while not read.ended("rows", read.latest("rows")):
+        read.discover()
+    assert [r["v"] for r in read_split(read, "rows")[0]] == [text]
+    read.close()
+
+
+def test_a_character_that_the_encoding_does_not_have_fails_the_batch(tmp_path):
+    place, lists = encoded_database("LATIN1"), schema_of("k bigint, v array<string>")
+    for i, (schema, value) in enumerate(((KEYED, "5 €"), (lists, ["a", "5 €"]))):
+        options = {"table": f"t{i}"}
+        sink = made(open_sink(f"sql:{place}", schema, options, str(tmp_path / f"{i}"), "o"))
+        rows = pa.Table.from_pylist([{"k": 1, "v": value}], schema)
+        error = refusal(lambda s=sink, r=rows: s.stage(r, 0, "a"))
+        assert error.code == "HR-OUTPUT-006" and "character" in error.message
 
 
 def test_what_the_database_refuses_is_delivered_once_it_may_be(tmp_path):
@@ -297,3 +336,61 @@ def test_a_table_is_the_same_in_any_case_where_the_database_ignores_it(tmp_path,
     same = made(open_sink(place, KEYED, {"table": "SALES"}, str(tmp_path / "a"), "o"))
     same.publish(0, staged, ALONE)
     assert selected(database(dialect, tmp_path), "sales") == [(1, "a")]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgresql"])
+def test_a_view_is_refused_at_the_start(tmp_path, dialect):
+    where, table = database(dialect, tmp_path), new_table(dialect)
+    run(
+        where,
+        f"CREATE TABLE {table}_b (k bigint, v text)",
+        f"CREATE VIEW {table} AS SELECT * FROM {table}_b",
+    )
+    out = output(tmp_path, dialect, Output, KEYED, table=table)
+    assert refusal(out.open().check).code == "HR-SQL-029"
+    if dialect != "postgresql":
+        return
+    run(
+        where,
+        f"CREATE FUNCTION {table}_f() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$BEGIN INSERT INTO {table}_b VALUES (NEW.k, NEW.v); RETURN NEW; END$$",
+        f"CREATE TRIGGER x INSTEAD OF INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {table}_f()",
+    )
+    publish(made(out.open()), 0, [{"k": 1, "v": "a"}])
+    assert selected(where, f"{table}_b") == [(1, "a")]
+
+
+def test_a_name_that_postgresql_would_cut_is_refused(tmp_path):
+    place = uri("postgresql", tmp_path)
+    fits, long = "x" * 63, "\u00e9" * 32
+    for table in (long, f"{long}.t", "s." + "y" * 64):
+        error = refusal(open_sink, place, KEYED, {"table": table}, str(tmp_path), "o")
+        assert error.code == "HR-SQL-030"
+    for name, code in ((long, "HR-SQL-030"), (fits, None)):
+        schema = pa.schema([("k", pa.int64()), (name, pa.string())])
+        table = new_table("postgresql")
+        sink = open_sink(place, schema, {"table": table}, str(tmp_path / name[0]), "o")
+        if code:
+            assert refusal(sink.check).code == code
+        else:
+            publish(made(sink), 0, [{"k": 1, name: "a"}])
+            assert selected(database("postgresql", tmp_path), table) == [(1, "a")]
+
+
+def test_a_zero_character_within_an_array_fails_the_batch_and_not_the_delivery(tmp_path):
+    schema = schema_of("k bigint, v array<string>")
+    sink = made(output(tmp_path, "postgresql", Output, schema).open())
+    rows = pa.Table.from_pylist([{"k": 1, "v": ["a", "b\0"]}], schema)
+    assert refusal(sink.stage, rows, 0, "a").code == "HR-OUTPUT-006"
+    publish(sink, 0, [{"k": 1, "v": ["a", None]}, {"k": 2, "v": None}])
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgresql"])
+def test_the_hint_for_a_missing_index_can_be_followed(tmp_path, dialect):
+    where, table = database(dialect, tmp_path), new_table(dialect)
+    run(where, f"CREATE TABLE {table} (k bigint, v text)")
+    out = output(tmp_path, dialect, Output, KEYED, table=table, mode="upsert", key="k")
+    error = refusal(out.open().check)
+    assert error.code == "HR-SQL-006"
+    run(where, error.hint.partition(";")[0])
+    out.open().check()

@@ -15,11 +15,16 @@ from headrace.testing.output_drivers import SharedFolder, Stopped
 
 def nothing_is_left_over(out: Path) -> None:
     """What a reader that globs sees is what counts, and nothing is hidden for ever."""
-    shown = {p.name for p in out.iterdir() if p.name[0] not in "._"}
-    assert shown == {p.name for p in output_files(out)}
+    shown = {p for p in out.glob("**/*.*") if not p.is_dir() and not _hidden(p, out)}
+    assert shown == set(output_files(out))
+    shown = {p.name for p in shown}
     assert not list(out.glob("_staging/*/merged-*"))
     sidecars = {p.name.removesuffix(".rows") for p in out.glob("_commits/*.rows")}
     assert sidecars == {name for name in shown if name.startswith("merged-")}
+
+
+def _hidden(path: Path, out: Path) -> bool:
+    return any(part[0] in "._" for part in path.relative_to(out).parts)
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 17])

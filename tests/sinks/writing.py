@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks import lake_cases, sql_cases, webhook_cases
+from tests.sinks import file_cases, lake_cases, sql_cases, webhook_cases
 
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
@@ -101,6 +101,7 @@ EXACT: dict[str, Callable[[Path], Output]] = {
     "keyed topic": lambda tmp: log(tmp, key="n"),
     "byte topic": lambda tmp: log(tmp, typed=False, key="n"),
     **sql_cases.cases(Output),
+    **file_cases.CASES,
 }
 EXACT |= lake_cases.exact(Output, SCHEMA)
 EVERY = {**EXACT, "console": console, "webhook": webhook_cases.case}

@@ -84,6 +84,6 @@ def http_input(rows: Sequence[dict[str, Any]], tmp: Path) -> Iterator[InputCase]
         sources.append(opened(job, port))
         return sources[-1]
 
-    yield InputCase(open_one, rows)
+    yield InputCase(open_one, rows, lambda: Poster(job, port).post(b'{"n": "one"}'))
     for source in sources:
         source.close()

@@ -116,6 +116,6 @@ def sse_input(rows: Sequence[dict[str, Any]], tmp: Path) -> Iterator[InputCase]:
             opened[-1]._receiver._thread.join()  # type: ignore[attr-defined]
             return opened[-1]
 
-        yield InputCase(open_one, rows)
+        yield InputCase(open_one, rows, lambda: server.events.append('{"n": "one"}'))
         for source in opened:
             source.close()

@@ -14,10 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sources import lake_cases, sql_cases
+from tests.sources import file_cases, lake_cases, sql_cases
 from tests.sources.http_cases import http_input
-from tests.sources.kafka_cases import kafka_plain, kafka_transactions
+from tests.sources.kafka_cases import kafka_partitions, kafka_plain, kafka_transactions
+from tests.sources.listening_cases import listening_input
 from tests.sources.reading import snapshot
+from tests.sources.spark_cases import spark_input
 from tests.sources.sse_cases import sse_input
 
 from headrace.clock import ManualClock
@@ -61,14 +63,79 @@ def put_parquet(folder: Path) -> None:
     pq.write_table(table.slice(2_000), folder / "b.parquet")
 
 
-def files(put: Callable[[Path], None]) -> Callable[[Path], Iterator[Case]]:
+def files(
+    put: Callable[[Path], None], spoil: Callable[[Path], object]
+) -> Callable[[Path], Iterator[Case]]:
     def make(tmp: Path) -> Iterator[Case]:
         (tmp / "in").mkdir()
         put(tmp / "in")
         job = str(tmp / "job")
-        yield Case(lambda: open_source(f"files:{tmp}/in", SCHEMA, folder=job, until="end"))
+        yield Case(
+            lambda: open_source(f"files:{tmp}/in", SCHEMA, folder=job, until="end"),
+            spoil=lambda: spoil(tmp / "in"),
+        )
 
     return make
+
+
+def spoil_json(folder: Path) -> None:
+    (folder / "z.json").write_text('{"n": "one", "name": "a"}\n')
+
+
+def spoil_csv(folder: Path) -> None:
+    (folder / "z.csv").write_text("name,n\na,one\n")
+
+
+def spoil_parquet(folder: Path) -> None:
+    pq.write_table(pa.table({"n": [0.5], "name": ["a"]}), folder / "z.parquet")
+
+
+SPOIL = {
+    "avro": file_cases.spoil_avro, "compressed json": spoil_json, "compressed csv": spoil_csv,
+}  # fmt: skip
+
+
+def split_files(tmp: Path) -> Iterator[Case]:
+    """A folder that is watched, each file a split."""
+
+    def put(name: str, rows: Sequence[dict[str, Any]]) -> None:
+        (tmp / "in").mkdir(exist_ok=True)
+        (tmp / "in" / f"{name}.json").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+    def open_one() -> Source:
+        options = {"splits": "file"}
+        job = str(tmp / "job")
+        source = open_source(f"files:{tmp}/in", SCHEMA, options=options, folder=job, name="in")
+        source.discover()
+        return source
+
+    def add() -> dict[str, Any]:
+        put("c", ROWS[:100])
+        return {"files 3": ROWS[:100]}
+
+    put("a", ROWS[:1_000])
+    put("b", ROWS[1_000:])
+    yield Case(open_one, {"files": ROWS[:1_000], "files 2": ROWS[1_000:]}, add_split=add)
+
+
+def folders(put: Callable[[pa.Table, Path], None]) -> Callable[[Path], Iterator[Case]]:
+    """Five folders, whose names hold a column."""
+
+    def make(tmp: Path) -> Iterator[Case]:
+        found = [row | {"part": f"é/{row['n'] // 500}"} for row in ROWS]
+        for k in range(5):
+            folder = tmp / "in" / f"part=é%2F{k}"
+            folder.mkdir(parents=True)
+            put(pa.Table.from_pylist(ROWS[k * 500 : (k + 1) * 500]), folder)
+        named: dict[str, Any] = {"options": {"partition_by": "part"}, "folder": str(tmp / "job")}
+        schema = schema_of("n bigint, part string, name string")
+        yield Case(lambda: open_source(f"files:{tmp}/in", schema, until="end", **named), found)
+
+    return make
+
+
+def lines_in(rows: pa.Table, folder: Path) -> None:
+    (folder / "a.json").write_text("".join(json.dumps(r) + "\n" for r in rows.to_pylist()))
 
 
 def log(typed: bool) -> Callable[[Path], Iterator[Case]]:
@@ -80,7 +147,10 @@ def log(typed: bool) -> Callable[[Path], Iterator[Case]]:
             part: Any = ROWS[i : i + 1_000]
             topic.append("t", part if typed else [json.dumps(r).encode() for r in part])
         schema = None if typed else SCHEMA
-        yield Case(lambda: open_source("log:t", schema, options={"log": root}, until="end"))
+        yield Case(
+            lambda: open_source("log:t", schema, options={"log": root}, until="end"),
+            spoil=None if typed else lambda: topic.append("t", [b'{"n": "one"}']),
+        )
 
     return make
 
@@ -102,14 +172,14 @@ def made(
 def lines(tmp: Path) -> Iterator[Case]:
     """A server that sends all lines to the first who does more than look in."""
     server = socket.create_server(("127.0.0.1", 0))
-    text = "".join(json.dumps(r) + "\n" for r in ROWS).encode()
+    sent = [json.dumps(r) + "\n" for r in ROWS]
 
     def serve() -> None:
         while True:
             try:
                 connection, _ = server.accept()
                 with connection:
-                    connection.sendall(text)
+                    connection.sendall("".join(sent).encode())
             except OSError:
                 return
 
@@ -128,7 +198,7 @@ def lines(tmp: Path) -> Iterator[Case]:
         receiver._thread.join()  # it ends with the connection: all is stored
         return source
 
-    yield Case(open_one)
+    yield Case(open_one, spoil=lambda: sent.append('{"n": "one"}\n'))
     for source in opened:
         source.close()
     server.shutdown(socket.SHUT_RDWR)
@@ -165,7 +235,8 @@ def spout(tmp: Path) -> Iterator[Case]:
         return source
 
     yield Case(open_one)
-    opened[-1].close()
+    for source in opened:
+        source.close()
 
 
 def script(tmp: Path) -> Iterator[Case]:
@@ -187,18 +258,17 @@ def loop(tmp: Path) -> Iterator[Case]:
     yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in"))
 
 
-def elsewhere(make: Callable[[Path], Iterator[Any]]) -> Callable[[Path], Iterator[Case]]:
-    """A case that another file describes: how its source is opened."""
-    return lambda tmp: map(Case, make(tmp))
-
-
 CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
     "memory in a file": made(rows(LONG, SCHEMA), LONG),
     "generate": made(generate(10, lambda i: ROWS[i], COUNT, schema=SCHEMA)),
-    "json": files(put_json),
-    "csv": files(put_csv),
-    "parquet": files(put_parquet),
+    "json": files(put_json, spoil_json),
+    "csv": files(put_csv, spoil_csv),
+    "parquet": files(put_parquet, spoil_parquet),
+    "a split for each file": split_files,
+    **{name: files(partial(put, ROWS), SPOIL[name]) for name, put in file_cases.PUT.items()},
+    "folders of json": folders(lines_in),
+    "folders of parquet": folders(lambda rows, at: pq.write_table(rows, at / "a.parquet")),
     "typed topic": log(typed=True),
     "byte topic": log(typed=False),
     "socket": lines,
@@ -207,16 +277,26 @@ CASES: dict[str, Callable[[Path], Iterator[InputCase]]] = {
     "loop": loop,
     "http": partial(http_input, ROWS),
     "sse": partial(sse_input, ROWS),
-    "kafka": elsewhere(kafka_plain),
-    "kafka transactions": elsewhere(kafka_transactions),
+    "listen": partial(listening_input, ROWS),
+    "dataframe": partial(spark_input, ROWS),
+    "kafka": kafka_plain,
+    "kafka partitions": kafka_partitions,
+    "kafka transactions": kafka_transactions,
     **sql_cases.cases(Case, ROWS, SCHEMA),
 }
 CASES |= lake_cases.cases(Case, SCHEMA, ROWS)
 
 
+SPOILED = (
+    "avro", "byte topic", "compressed csv", "compressed json", "csv", "http", "json", "kafka",
+    "listen", "parquet", "socket", "sse",
+)  # fmt: skip
+WITH_NEW_SPLITS = ("a split for each file", "kafka partitions")  # others have the same for ever
+
+
 @pytest.fixture(params=sorted(CASES))
 def case(request, tmp_path, cuts) -> Iterator[InputCase]:
-    if cuts and request.param in ("socket", "sse"):
+    if cuts and request.param in ("socket", "sse", "listen", "kafka partitions"):
         pytest.skip("a few bytes at a time take minutes; test_sockets.py, test_sse.py have them")
     yield from CASES[request.param](tmp_path)
 
@@ -225,6 +305,16 @@ class TestEveryInput(InputSuite):
     @pytest.mark.constants
     def test_the_number_of_rows_is_about_right(self, case):
         super().test_the_number_of_rows_is_about_right(case)
+
+    @pytest.mark.parametrize("case", SPOILED, indirect=True)
+    def test_bad_data_is_set_aside_with_a_reason_and_the_rows_around_it_are_read(self, case):
+        assert case.spoil is not None
+        super().test_bad_data_is_set_aside_with_a_reason_and_the_rows_around_it_are_read(case)
+
+    @pytest.mark.parametrize("case", WITH_NEW_SPLITS, indirect=True)
+    def test_a_new_split_is_found_while_the_input_is_open_and_at_the_next_start(self, case):
+        assert case.add_split is not None
+        super().test_a_new_split_is_found_while_the_input_is_open_and_at_the_next_start(case)
 
     def test_a_position_that_the_input_has_not_reached_is_refused_at_the_start(self, case, request):
         if request.node.callspec.params["case"] == "script":
@@ -254,12 +344,13 @@ def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
 def test_every_kind_of_input_passes_this_suite() -> None:
     kinds = {
         "delta": {"delta", "delta by commits"},
-        "files": {"json", "csv", "parquet"},
+        "files": {"json", "csv", "parquet", "avro", "a split for each file"},
         "iceberg": {"iceberg", "iceberg by commits"},
         "http": {"http"},
         "sse": {"sse"},
         "mqtt": set(),  # tests/mqtt, with a broker
-        "kafka": {"kafka", "kafka transactions"},
+        "kafka": {"kafka", "kafka partitions", "kafka transactions"},
+        "listen": {"listen"},
         "log": {"typed topic"},
         "socket": {"socket"},
         "sql": {"sqlite table", "postgresql growing"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -21,7 +22,7 @@ from tests.sources.http_cases import SCHEMA, Poster, free_port, opened, wait_unt
 from tests.sources.reading import refusal
 
 from headrace.sources import http_endpoint, open_source
-from headrace.sources.http_endpoint import records_of
+from headrace.sources.http_bodies import records_of
 from headrace.sources.http_keys import RememberedKeys
 from headrace.sources.received import LineWriter
 from headrace.state import faults
@@ -147,6 +148,63 @@ def test_chunked_bodies_have_the_same_limit(endpoint):
     assert client.post(iter([b'{"n":', b"1}\n", b'{"n":2}']))[1] == {"stored": 2}
     assert client.post(iter([b"x" * 1000] * 2000))[0] == 413
     assert stored(source) == [b'{"n":1}', b'{"n":2}']
+
+
+POST = b"POST /orders HTTP/1.1\r\nHost: x\r\n"
+CHUNKED, LAST = b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n\r\n"
+RECORD = b'{"n":1}'
+NEXT = POST + b"Content-Length: 7\r\n" + LAST + RECORD  # a whole request
+
+
+def said(port: int, sent: bytes) -> list[int]:
+    """The status of each answer, until the connection ends."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(sent)
+        answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answer)]
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses", "count"),
+    [
+        (CHUNKED + LAST + b'7\r\n{"n":1}\r\n0\r\nX-Sum: 1\r\nX-Other: 2\r\n\r\n', [200], 1),
+        (CHUNKED + LAST + b"7;a=" + b"b" * 500 + b'\r\n{"n":1}\r\n0\r\n\r\n', [200], 1),
+        (CHUNKED + b'\r\n7\r\n{"n":1}\r\n0\r\nX-Sum: 1\r\n\r\n' + NEXT, [200, 200], 2),
+        (CHUNKED + LAST + b'7\r\n{"n":1}, 0\r\n\r\n', [400], 0),
+        (CHUNKED + LAST + b'7\r\n{"n":1}\r\n0\r\n' + b"X: 1\r\n" * 200 + b"\r\n", [400], 0),
+        (b"Transfer-Encoding: gzip, chunked\r\n" + LAST + b"1\r\nx\r\n0\r\n\r\n", [501], 0),
+        (b"Transfer-Encoding: xchunked\r\n" + LAST + RECORD, [501], 0),
+        (CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n" + NEXT, [400], 0),
+        (b"Content-Length: 7\r\nContent-Length: 2\r\n\r\n" + RECORD + NEXT, [400], 0),
+        (b"Content-Length: 7\r\nContent-Length: 7\r\n" + LAST + RECORD, [200], 1),
+        (b"Content-Length: " + b"9" * 5_000 + b"\r\n" + LAST, [413], 0),
+        (b"Content-Length: 200000\r\n" + LAST + b"[" * 200_000, [400], 0),
+        (b"X: 1\r\n" * 200 + LAST, [431], 0),
+    ],
+)
+def test_a_body_is_read_as_http_has_it_or_refused_with_an_answer(
+    endpoint, port, sent, statuses, count
+):
+    source, _ = endpoint(token=False)
+    assert said(port, POST + sent) == statuses
+    assert len(stored(source)) == count
+
+
+@pytest.mark.parametrize("method", [b"GET", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"])
+def test_the_body_of_another_method_is_not_taken_for_a_request(endpoint, port, method):
+    source, _ = endpoint(token=False)
+    head = method + b" /orders HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(NEXT)
+
+    assert said(port, head + NEXT) == [405]
+    assert stored(source) == []
+
+
+def test_numbers_of_any_length_are_records_in_arrays_and_documents(endpoint):
+    source, client = endpoint()
+    long = b"9" * 5_000
+    for body in (b'[{"n":%b}, {"n":1}]' % long, b'{"n":\n%b}' % long):
+        assert client.post(body)[0] == 200
+    assert stored(source) == [b'{"n":%b}' % long, b'{"n":1}', b'{"n": %b}' % long]
 
 
 def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(endpoint, port):

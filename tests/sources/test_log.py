@@ -208,3 +208,38 @@ def test_what_retention_took_before_it_was_read_is_refused_at_the_start(log):
 
     source(log).check({"0": earliest})
     assert refusal(source(log).check, {"0": earliest - 1}).code == "HR-INPUT-011"
+
+
+def test_a_job_from_the_latest_reads_all_that_is_appended_after_it_looked(tmp_path):
+    import headrace as hr
+    from headrace.testing import Driver
+
+    log = EmbeddedLog(tmp_path / "log")
+    log.create("t", schema=schema_of("n bigint"))
+    log.append("t", [{"n": 0}])
+    job = hr.Job("j")
+    job.read("log:t", log=str(tmp_path / "log"), start="latest", name="in").write(
+        "collect:", name="out"
+    )
+    for n in (1, 2, 3):
+        driver = Driver(job, tmp_path / "job", until=None)
+        driver.drain()
+        log.append("t", [{"n": n}])
+        driver.drain()
+        driver.close()
+    found = hr.collected(str(tmp_path / "job"), "out")["n"].to_pylist()
+    assert sorted(found) == [1, 2, 3]
+
+
+def test_where_the_latest_is_does_not_move_and_a_new_partition_is_read_from_its_first(tmp_path):
+    log = EmbeddedLog(tmp_path)
+    log.create("t", schema=schema_of("n bigint"))
+    log.append("t", [{"n": 0}])
+    options = {"log": str(tmp_path), "start": "latest"}
+    found = open_source("log:t", options=options)
+    assert found.start("0") == 1
+    log.append("t", [{"n": 1}])
+    assert found.start("0") == 1 and found.latest("0") == 2
+    again_started = open_source("log:t", options=options)
+    again_started.check({"0": 1})
+    assert again_started.start("0") == 0  # as of a partition that the job does not know

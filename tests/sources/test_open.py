@@ -18,6 +18,31 @@ def test_what_is_no_input_is_refused_with_the_known_ones(uri):
     assert error.code == "HR-INPUT-001" and "files" in str(error.hint)
 
 
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("postgresql://me:s3cret@localhost/shop", "sql:"), ("sqlite:shop.db", "sql:"),
+        ("https://example.org/feed", "sse:"), ("table:sales", "hr.from_spark"),
+        ("topic:readings", "log:"), ("generate:10", "hr.generate"), ("collect:", "output"),
+    ],
+)  # fmt: skip
+def test_what_has_another_name_here_is_told(uri, meant):
+    error = refusal(open_source, uri, schema_of("a bigint"))
+
+    assert error.code == "HR-INPUT-001" and meant in error.hint.partition("known are")[0]
+    assert "s3cret" not in str(error)
+
+
+def test_records_of_avro_without_a_registry_are_told_about_it(tmp_path):
+    hr.EmbeddedLog(str(tmp_path)).create("t")
+    options = {"log": str(tmp_path)}
+
+    error = refusal(open_source, "log:t", schema_of("a bigint"), "avro", options)
+    assert error.code == "HR-INPUT-004" and "registry=" in error.hint
+    error = refusal(open_source, "log:t", schema_of("a bigint"), "parquet", options)
+    assert error.code == "HR-INPUT-004" and error.hint == "Known: json, csv, text, bytes."
+
+
 def test_a_path_is_needed():
     assert refusal(open_source, "files:", schema_of("a bigint")).code == "HR-INPUT-001"
 

@@ -57,7 +57,12 @@ class TestShelf(InputSuite):
         put(tmp_path / "in", "b", ROWS[250:])
         folder = str(tmp_path / "in")
         rows = {"a": ROWS[:250], "b": ROWS[250:]}
-        return InputCase(lambda: Shelf(folder, bounded=request.param), rows)
+
+        def add() -> dict[str, Any]:
+            put(tmp_path / "in", "c", ROWS[:50])
+            return {"c": ROWS[:50]}
+
+        return InputCase(lambda: Shelf(folder, bounded=request.param), rows, add_split=add)
 
 
 def run(folder: Path, until: str | None = None, **fields: Any) -> list[int]:

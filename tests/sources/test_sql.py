@@ -128,9 +128,9 @@ def test_new_rows_are_followed_by_a_growing_column(tmp_path, dialect, cuts):
 
 
 def test_rows_with_the_same_value_are_never_cut(tmp_path, monkeypatch):
-    from headrace.sources import sql
+    from headrace.sources import sql_growing
 
-    monkeypatch.setattr(sql, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(sql_growing, "MOST_AT_ONCE", 2)
     where = database("sqlite", tmp_path)
     run(where, "CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (1),(2),(2),(2),(3),(3),(4)")
     source = read_to_end(opened(tmp_path, "sqlite", until="end", table="t", growing="n"))
@@ -306,9 +306,9 @@ def test_a_dollar_in_the_text_of_a_query_of_sqlite_is_no_parameter(tmp_path):
 def test_a_late_row_is_noticed_where_all_rows_share_a_value(
     tmp_path, dialect, rows, restarted, monkeypatch
 ):
-    from headrace.sources import sql
+    from headrace.sources import sql_growing
 
-    monkeypatch.setattr(sql, "LOOKED_BACK", 4)
+    monkeypatch.setattr(sql_growing, "LOOKED_BACK", 4)
     table, where = new_table(dialect), database(dialect, tmp_path)
     run(where, f"CREATE TABLE {table} (n bigint)")
     for n in [5] * rows:
@@ -328,6 +328,38 @@ def test_a_late_row_is_noticed_where_all_rows_share_a_value(
         clock.advance(2_000)
     run(where, f"INSERT INTO {table} VALUES (5)")
     assert refusal(source.discover).code == "HR-SQL-012"
+
+
+@pytest.mark.parametrize("late", [55, 60, 79, 80])
+@pytest.mark.parametrize("same", [1, 9])
+def test_a_row_that_appears_while_the_job_is_down_is_noticed_though_rows_are_forgotten(
+    tmp_path, monkeypatch, late, same
+):
+    """Each life stores some rows in a segment of its own, and commits them."""
+    from headrace.sources import sql_growing, stored_rows
+
+    monkeypatch.setattr(sql_growing, "LOOKED_BACK", 4)
+    monkeypatch.setattr(stored_rows, "SEGMENT", 4096)
+    where, clock = database("sqlite", tmp_path), ManualClock(0)
+    run(where, "CREATE TABLE t (n INTEGER, v TEXT)")
+    for n in range(0, 90, 10):
+        for _ in range(1 if n < 80 else same):
+            run(where, f"INSERT INTO t VALUES ({n}, '{'x' * 5000}')")
+        source = opened(tmp_path, "sqlite", table="t", growing="n", clock=clock)
+        source.discover()
+        source.commit({SPLIT: source.latest(SPLIT)})
+        source.close()
+        clock.advance(2_000)
+    assert source.start(SPLIT) > 0
+    source = opened(tmp_path, "sqlite", table="t", growing="n", clock=clock)
+    source.discover()  # as it was: nothing is refused
+    source.close()
+    run(where, f"INSERT INTO t VALUES ({late}, 'late')")
+
+    clock.advance(2_000)
+    source = opened(tmp_path, "sqlite", table="t", growing="n", clock=clock)
+    if same == 1 or late == 80:  # the others are further back than it looks
+        assert refusal(source.discover).code == "HR-SQL-012"
 
 
 def test_writers_of_tables_that_inherit_are_waited_for(tmp_path):
@@ -354,3 +386,34 @@ def test_writers_of_tables_that_inherit_are_waited_for(tmp_path):
         clock.advance(2_000)
         source.discover()
         assert values(source, "v") == ["slow", "fast"] * (round + 1)
+
+
+def test_what_the_server_says_in_the_middle_of_the_rows_is_an_error_of_the_input(tmp_path):
+    for bad, options in ((90_000, dict[str, str]()), (1, {"growing": "i"})):
+        query = f"SELECT i, 100 / (i - {bad}) AS q FROM generate_series(1, 100000) i"
+        source = opened(tmp_path / f"{bad}", "postgresql", query=query, **options)
+        error = refusal(source.discover)
+        source.close()
+        assert error.code == "HR-SQL-004" and "division by zero" in error.message
+
+
+def test_a_connection_that_ends_in_the_middle_of_the_rows_is_opened_again(tmp_path):
+    query = "SELECT i, repeat('x', 1000) AS t FROM generate_series(1, 60000) i"
+    source, ended = opened(tmp_path, "postgresql", query=query), list[int]()
+
+    def end(name: str) -> None:
+        if name == "source.snapshot.added" and not ended:
+            ended.extend(
+                n for (n,) in run(
+                    database("postgresql", tmp_path),
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                    "WHERE query LIKE '%repeat(%' AND pid <> pg_backend_pid()",
+                )
+            )  # fmt: skip
+
+    with faults.hooked(end):
+        source.discover()
+
+    assert ended == [1]
+    assert [r["i"] for r in read_split(source, SPLIT)[0]] == [*range(1, 60_001)]
+    source.close()

@@ -5,18 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
+import re
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
-from tests.databases import new_table, postgres_database, run, uri
+from tests.databases import encoded_database, new_table, postgres_database, run, uri
 from tests.joins.postgres import USER
 from tests.sources.reading import read_split, refusal
 from tests.sources.sql_cases import SPLIT
 
 from headrace.clock import ManualClock
-from headrace.connect.sql import close_idle, connect
+from headrace.connect.sql import close_idle, connect, connected
+from headrace.schema import schema_of
 from headrace.sources import Source, open_source
 from headrace.state import faults
 
@@ -247,6 +250,123 @@ def test_a_slot_that_is_gone_or_was_advanced_is_refused(tmp_path, table):
     assert refusal(follower.restart).code == "HR-SQL-021"
 
 
+@pytest.mark.parametrize("deferred", [True, False])
+def test_rows_that_exchange_or_pass_on_their_keys_are_all_there(tmp_path, table, deferred):
+    """Whoever applies the changes in their order, by the key, has the table."""
+    where, how = postgres_database(), "DEFERRABLE INITIALLY DEFERRED" if deferred else ""
+    run(
+        where,
+        f"DROP TABLE {table}",
+        f"CREATE TABLE {table} (id bigint, v text, PRIMARY KEY (id) {how})",
+        f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+        f"INSERT INTO {table} SELECT i, 'v' || i FROM generate_series(1, 20) i",
+    )
+    follower = Follower(tmp_path, table)
+    follower.look()
+    assert follower.state == now(table)
+    swaps = [
+        f"UPDATE {table} SET id = 21 - id",
+        f"UPDATE {table} SET id = id + 1, v = v || '!'",
+        f"UPDATE {table} SET id = id % 20 + 2",
+    ]
+    with connected(where) as connection:
+        for statement in swaps if deferred else [f"UPDATE {table} SET id = id + 100"]:
+            connection.run(statement)
+            follower.look()
+            assert follower.state == now(table), statement
+        connection.begin()
+        for statement in (
+            f"UPDATE {table} SET v = v || '?' WHERE id % 2 = 0",
+            *(swaps[:1] if deferred else ()),
+            f"DELETE FROM {table} WHERE id % 5 = 0",
+            f"UPDATE {table} SET v = 'last' WHERE id % 3 = 0",
+            f"INSERT INTO {table} VALUES (5, 'new') ON CONFLICT DO NOTHING" if not deferred else
+            f"INSERT INTO {table} VALUES (5, 'new')",
+        ):  # fmt: skip
+            connection.run(statement)
+        connection.commit()
+    follower.look()
+    assert follower.state == now(table)
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DROP COLUMN v", "ADD COLUMN v text DEFAULT 'new'"],
+        ["RENAME v TO x", "RENAME w TO v", "RENAME x TO w"],
+    ],
+)
+def test_another_column_of_the_same_name_is_noticed(tmp_path, table, statements, running):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ADD w text", f"INSERT INTO {table} VALUES (1, 'v', 'w')")
+    follower = Follower(tmp_path, table)
+    follower.look()
+    run(where, *(f"ALTER TABLE {table} {s}" for s in statements))
+    run(where, f"INSERT INTO {table} (id, v) VALUES (2, 'x')")
+
+    error = refusal(follower.look if running else follower.restart)
+
+    assert error.code == "HR-SQL-025" and "'v'" in error.message
+    follower.source.close()
+
+
+def test_a_column_that_was_added_says_how_to_go_on(tmp_path, table):
+    where = postgres_database()
+    run(where, f"INSERT INTO {table} VALUES (1, 'a')")
+    follower = Follower(tmp_path, table)
+    follower.look()
+    run(where, f"ALTER TABLE {table} ADD w int DEFAULT 7")
+    run(where, f"INSERT INTO {table} VALUES (2, 'b', 8)")
+    follower.look()
+    assert follower.state == {1: "a", 2: "b"}
+    error = refusal(follower.restart)
+    follower.source.close()
+    assert error.code == "HR-INPUT-005" and "'w'" in error.message
+
+    found = re.search(r'schema="([^"]+)"', error.hint)
+    assert found is not None
+    source = opened(tmp_path, table, schema=schema_of(found[1]))
+    source.check({SPLIT: 2})
+    assert [r["v"] for r in read_split(source, SPLIT)[0]] == ["a", "b"]
+    source.close()
+
+
+def test_a_type_without_an_exact_one_is_left_out_and_not_cast(tmp_path, table):
+    run(postgres_database(), f"ALTER TABLE {table} ADD cost money")
+    error = refusal(opened, tmp_path, table)
+    assert error.code == "HR-SQL-003" and "query" not in error.hint
+    assert "id, v, change_op, change_lsn, change_time" in error.hint
+
+
+def test_bytes_that_are_no_text_are_an_error_of_the_input(tmp_path):
+    place = encoded_database("SQL_ASCII")
+    row = "INSERT INTO t VALUES (1, convert_from('\\xe9', 'SQL_ASCII'))"
+
+    def begun(i: int, **options: Any) -> tuple[Source, ManualClock]:
+        clock, about = ManualClock(0), {"table": "t", **options}
+        source = open_source(
+            f"sql:{place}", options=about, folder=str(tmp_path / f"{i}"), name="in", clock=clock
+        )
+        return source, clock
+
+    with psycopg.connect(place, autocommit=True) as other:
+        other.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        later, clock = begun(3, changes=True)
+        later.discover()
+        other.execute(row)
+        clock.advance(5_000)
+        three = [begun(0, changes=True)[0], begun(1, growing="id")[0], begun(2)[0]]
+        for source in (later, *three):
+            error = refusal(source.discover)
+            source.close()
+            assert error.code == "HR-SQL-004" and "invalid byte sequence" in error.message
+        other.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+            "WHERE database = current_database()"
+        )
+
+
 def test_changes_until_the_end_end(tmp_path, table):
     where = postgres_database()
     run(where, f"INSERT INTO {table} VALUES (1, 'a')")
@@ -367,3 +487,70 @@ def test_doubles_are_exact_whatever_the_server_is_set_to(tmp_path, table):
     finally:
         run(where, f"ALTER ROLE {USER} RESET extra_float_digits")
         close_idle()
+
+
+def test_a_partitioned_table_is_refused_since_its_partitions_come_and_go_unseen(tmp_path, table):
+    where = postgres_database()
+    run(
+        where,
+        f"CREATE TABLE {table}_p (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        f"CREATE TABLE {table}_p1 PARTITION OF {table}_p FOR VALUES FROM (0) TO (100)",
+    )
+    error = refusal(opened(tmp_path, f"{table}_p").check)
+    assert error.code == "HR-SQL-028" and "partitioned" in error.message
+    follower = Follower(tmp_path, f"{table}_p1")  # a partition is a table
+    run(where, f"INSERT INTO {table}_p VALUES (1, 'a')")
+    follower.look()
+    assert follower.state == {1: "a"}
+
+
+OUTSIDE = [
+    ("timestamptz", "'infinity'"), ("timestamp", "'-infinity'"), ("date", "'infinity'"),
+    ("date", "'-infinity'"), ("timestamptz", "'0044-03-15 BC'"), ("date", "'0044-03-15 BC'"),
+    ("timestamptz", "'12000-01-01'"), ("date", "'12000-01-01'"), ("timestamptz[]", "'{infinity}'"),
+    ("int[]", "'[2:3]={5,6}'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value"), OUTSIDE)
+def test_a_value_that_cannot_be_held_is_named_in_a_snapshot_and_in_changes(
+    tmp_path, table, kind, value
+):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ADD w {kind}")
+    clock = ManualClock(0)
+    source = opened(tmp_path, table, clock)
+    source.discover()
+    run(where, f"INSERT INTO {table} VALUES (1, 'a', {value})")
+    clock.advance(5_000)
+    error = refusal(source.discover)
+    assert error.code == "HR-SQL-003" and "'w'" in error.message
+    source.close()
+
+    for i, options in enumerate(({"changes": True}, {})):
+        snapshot = open_source(
+            uri("postgresql", tmp_path), None, folder=str(tmp_path / f"job{i}"),
+            options={"table": table, **options},
+        )  # fmt: skip
+        error = refusal(snapshot.discover)
+        assert error.code == "HR-SQL-003", error
+        assert ("'w'" in error.message or "array" in error.message) and "schema=" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("timestamptz", "'0001-01-01 00:00+00'"), ("timestamp", "'9999-12-31 23:59:59.999999'"),
+     ("date", "'0001-01-01'"), ("date", "'9999-12-31'"), ("date[]", "'{9999-12-31,NULL}'"),
+     ("timestamptz[]", "'{}'"), ("timestamptz", "NULL")],
+)  # fmt: skip
+def test_the_first_and_the_last_time_are_read(tmp_path, table, kind, value):
+    where = postgres_database()
+    run(where, f"ALTER TABLE {table} ADD w {kind}", f"INSERT INTO {table} VALUES (1, 'a', {value})")
+    clock = ManualClock(0)
+    source = opened(tmp_path, table, clock)
+    source.discover()
+    run(where, f"INSERT INTO {table} VALUES (2, 'a', {value})")
+    clock.advance(5_000)
+    source.discover()
+    first, second = read_split(source, SPLIT)[0]
+    assert first["w"] == second["w"] and (first["w"] is None) == (value == "NULL")

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources.reading import read_all, refusal
 
-from headrace.errors import InputError
+from headrace.connect.schema_registry import SchemaRegistry
+from headrace.errors import LogError
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import decode, open_source
-from headrace.sources.schema_registry import SchemaRegistry
 
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
 SECOND = {
@@ -62,6 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "3.json").write_text(json.dumps({"schema": "{}", "schemaType": "JSON"}))
     (folder / "4.json").write_text(json.dumps({"schema": "no schema"}))
     (folder / "5.json").write_text(json.dumps({"schema": "{}", "references": [{"name": "x"}]}))
+    (folder / "6.json").write_text("no JSON")
     return folder
 
 
@@ -174,10 +175,17 @@ def test_a_server_is_asked_once_for_each_schema(server: str) -> None:
 
 def test_a_registry_that_does_not_answer_stops_the_job(server: str, folder: Path) -> None:
     for place, id in ((server, 50), ("http://127.0.0.1:1", 1), ("file:/no/such", 1)):
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(LogError) as caught:
             SchemaRegistry(place).schema(id)
         assert caught.value.code == "HR-KAFKA-010"
-    assert refusal(SchemaRegistry(f"file:{folder}").schema, 5).code == "HR-KAFKA-010"
+        values = pa.array([wire(id, b"")], pa.binary())
+        registry = SchemaRegistry(place)
+        error = refusal(decode, "avro", values, schema_of("n bigint"), registry=registry)
+        assert error.code == "HR-KAFKA-010"
+    for id in (5, 6):
+        with pytest.raises(LogError) as caught:
+            SchemaRegistry(f"file:{folder}").schema(id)
+        assert caught.value.code == "HR-KAFKA-010"
 
 
 def test_a_registry_is_checked_when_the_program_is_built(tmp_path: Path) -> None:
@@ -188,7 +196,7 @@ def test_a_registry_is_checked_when_the_program_is_built(tmp_path: Path) -> None
         assert "hunter2" not in str(error)
         return error.code
 
-    assert code() == code(uri="files:x") == "HR-INPUT-004"
+    assert code() == "HR-INPUT-004"
     assert code(registry="nowhere") == code(registry="http://u:hunter2@h") == "HR-KAFKA-009"
     assert code("csv", registry="file:x") == code(None, registry=5) == "HR-INPUT-013"
     assert code(registry="file:x", registry_auth="env:NO_SUCH_THING_2") == "HR-KAFKA-004"

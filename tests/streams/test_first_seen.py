@@ -144,6 +144,7 @@ def monthly(rows: pa.Table, expected: int = 8_000) -> hr.Job:
     return job
 
 
+@pytest.mark.constants  # thousands of rows
 @pytest.mark.parametrize("expected", [8_000, 300])
 def test_unique_visitors_of_a_month_with_5_percent_error(tmp_path, expected):
     rows = visits()

@@ -277,7 +277,7 @@ def test_a_run_that_is_cancelled_gives_up_its_batch(spark: Any, tmp_path: Path) 
     assert begun.wait(60)
     assert run.cancel().state == "stopped"
     run._watcher.join()
-    assert not run._batches._worker.alive
+    assert not run._work.batches._worker.alive
     assert run.output("out").num_rows == 0
 
 

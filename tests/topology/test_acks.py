@@ -333,3 +333,68 @@ def test_the_first_call_decides_however_tuples_are_cut(says: Any, sizes: Any) ->
         progress = test.progress
         assert progress is not None
         assert progress.metrics["told"] == {"acks without effect": 1}
+
+
+class Patient(hr.Bolt):
+    """Keeps the first tuple waiting: "more" gives it more time, "done" acks it."""
+
+    output = "v string"
+    acks = True
+    first = hr.value(str)
+
+    def process(self, tup: Any, collector: Any) -> None:
+        if tup.says == "wait":
+            self.first = collector.id
+            collector.emit((f"attempt {collector.attempt}",), anchors=tup)
+            return
+        if "more" in tup.says:
+            collector.reset_timeout(self.first)
+        if "none" in tup.says:
+            collector.reset_timeout("no id of it")
+        if "raises" in tup.says:
+            raise ValueError("and so nothing of the call counts")
+        if "done" in tup.says:
+            collector.ack(self.first)
+        collector.ack(tup)
+
+
+@pytest.mark.parametrize("says", ["more", "more none", "nothing", "more raises"])
+def test_the_time_of_a_tuple_begins_again(says: str) -> None:
+    """As in Storm's testResetTimeout: after twice the time it is acked, and has not failed."""
+    topology = hr.Topology("patient", timeout="10s", max_replays=0)
+    topology.spout("in", "log:in", schema="says string")
+    topology.bolt("patient", Patient()).shuffle("in")
+    topology.bolt("out", "collect:").shuffle("patient")
+    with Harness(topology) as test:
+        test.send("in", [("wait",)])
+        for time in (1, 2):
+            test.advance("9s")
+            test.crash()
+            test.send("in", [(says,)])
+            if "none" in says:
+                assert test.progress is not None
+                assert test.progress.metrics["patient"] == {"acks without effect": time}
+        test.advance("2s")
+        test.send("in", [("done",)])
+        in_time = says.startswith("more") and "raises" not in says
+        assert [row["v"] for row in test.output("out")] == (["attempt 0"] if in_time else [])
+        failed = [row["error"] for row in test.dead() if "within 10s" in row["error"]]
+        assert len(failed) == (0 if in_time else 1)
+        assert not test.state("patient")["waiting"].num_rows
+        test.advance("1h")
+        assert test.dead() == []
+
+
+def test_the_time_of_a_tuple_that_is_settled_does_not_begin_again() -> None:
+    topology = hr.Topology("settled", timeout="10s", max_replays=0)
+    topology.spout("in", "log:in", schema="says string")
+    topology.bolt("patient", Patient()).shuffle("in")
+    topology.bolt("out", "collect:").shuffle("patient")
+    for batches in ([["wait"], ["done", "more"]], [["wait"], ["more done"]], [["wait", "more"]],
+                    [["wait"], ["more", "done"]], [["wait", "more", "done", "more"]]):  # fmt: skip
+        with Harness(topology) as test:
+            for says in batches:
+                test.send("in", [(text,) for text in says])
+            acked = "done" in " ".join(" ".join(says) for says in batches)
+            assert test.state("patient")["waiting"].num_rows == (0 if acked else 1)
+            assert len(test.output("out")) == (1 if acked else 0)

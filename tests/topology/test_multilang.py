@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.ops.topology import multilang_process
+from headrace.ops.topology import multilang, multilang_process
+from headrace.ops.topology.multilang_process import running
 from headrace.testing import Harness, drive
-from tests.topology.shells import COMMANDS, SPLIT, needs, numbers, python, split_count
+from tests.topology.shells import COMMANDS, PROGRAMS, SPLIT, needs, numbers, python, split_count
 
 WORDS = st.lists(st.sampled_from(["a", "b", "cc", "bad", "d"]), max_size=4).map(" ".join)
 
@@ -300,6 +302,30 @@ threading.Thread(target=late).start()
             test.send("numbers", [(2,)])
 
 
+def test_what_a_process_emits_when_it_starts_belongs_to_its_first_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if it is faster than the first tuple that is sent to it."""
+
+    def waited_for(key: Any, start: Any) -> Any:
+        child = running(key, start)
+        while not (child.ids or child._whole or child._received or child.wait(False, 1)[0]):
+            pass  # what it emits came with its handshake, or is to be read
+        return child
+
+    monkeypatch.setattr(multilang, "running", waited_for)
+    command = [sys.executable, str(PROGRAMS / "starting.py"), str(tmp_path / "once")]
+    bolt = hr.ShellBolt(command, "v bigint", timeout="20s")
+    with Harness(numbers(bolt)) as test, caplog.at_level(logging.INFO):
+        test.send("numbers", [(1,), (2,)])
+        assert sorted(row["v"] for row in test.output("out")) == [-1, 1, 2]
+        test.send("numbers", [(3,)])
+        assert [row["v"] for row in test.output("out")] == [3]
+        test.send("numbers", [(4,), (5,)])  # the process dies at 5, once
+        assert sorted(row["v"] for row in test.output("out")) == [-1, 4, 5]
+    assert "bolt bolt[0]: metric started 1" in caplog.messages
+
+
 # what is refused
 
 
@@ -379,3 +405,27 @@ def test_messages_may_be_cut_anywhere(piece: int, monkeypatch: pytest.MonkeyPatc
     with Harness(split_count(COMMANDS["python"], 1)) as test:
         for lines in (["a bb", "", "bad"], ["bb é a"]):
             assert sent(test, lines) == model.send(lines)
+
+
+def together(newline: str, *more: str) -> hr.ShellBolt:
+    command = [sys.executable, str(PROGRAMS / "together.py"), newline, *more]
+    return hr.ShellBolt(command, "v bigint", timeout="5s", max_restarts=0)
+
+
+@pytest.mark.parametrize("batch", [2, 100])
+def test_a_tuple_in_one_write_with_the_sync_stops_the_job(batch: int, tmp_path: Path) -> None:
+    topology = hr.Topology("after")
+    topology.spout("numbers", hr.rows([{"v": i} for i in range(6)]))
+    topology.bolt("bolt", together("LF", "after")).shuffle("numbers")
+    topology.bolt("out", "collect:").shuffle("bolt")
+    with pytest.raises(hr.StepError, match="HR-TOPOLOGY-044"):
+        drive(topology, str(tmp_path / "job"), max_batch=batch)
+
+
+def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+    topology = hr.Topology("crlf")
+    topology.spout("numbers", hr.rows([{"v": i} for i in range(6)]))
+    topology.bolt("bolt", together("CRLF")).shuffle("numbers")
+    topology.bolt("out", "collect:").shuffle("bolt")
+    found = drive(topology, str(tmp_path / "job"), max_batch=2).output("out")
+    assert found.column("v").to_pylist() == [7] * 6

@@ -85,6 +85,15 @@ def test_tuples_are_acked_once_they_are_committed(tmp_path: Path) -> None:
     assert len(acked) >= 4  # not those of the last epochs, where the run ends
 
 
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_what_is_emitted_besides_is_stored_with_the_next_tuples(batch: int, tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAMS / "early.py"), "3"]
+    made = hr.ShellSpout(command, "v bigint", bounded=True)
+    values = found(drive(topology(made, 1), tmp_path, max_batch=batch))
+    assert values[:4] == [-1, 0, 1, 2]
+    assert values[4:] == [100, 101, 102][: len(values) - 4]  # those that were acked before the end
+
+
 def test_one_that_always_fails_stops_the_job(tmp_path: Path) -> None:
     made = spout(9, "if at == 4: sys.exit('no more')", max_restarts=1)
     with pytest.raises(hr.StepError, match=r"(?s)HR-TOPOLOGY-041 spout numbers\[0\].*no more"):
@@ -120,3 +129,14 @@ def test_a_spout_on_spark(tmp_path: Path) -> None:
         made = topology(spout(end, last="waits", bounded=False))
         hr.run(made, folder=str(tmp_path), until="now", quiet=True).wait()
     assert sorted(hr.collected(str(tmp_path), "out").column("v").to_pylist()) == list(range(9))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_what_comes_with_a_sync_is_part_of_the_next_answer(batch: int, tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAMS / "ahead.py")]
+    spout = hr.ShellSpout(command, "n bigint", replays=True, bounded=True)
+    topology = hr.Topology("ahead")
+    topology.spout("numbers", spout)
+    topology.bolt("out", "collect:").shuffle("numbers")
+    found = drive(topology, str(tmp_path / "job"), max_batch=batch).output("out")
+    assert found.column("n").to_pylist() == [*range(6)]

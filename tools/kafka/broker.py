@@ -15,7 +15,9 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.kafka.jars import jars
 
@@ -46,13 +48,53 @@ class NoBroker(Exception):
     """A broker cannot be had here; the text says why and what to install."""
 
 
+@dataclass(frozen=True)
+class Secured:
+    """A second listener, with TLS, that lets in one user (SASL, SCRAM-SHA-512)."""
+
+    user: str
+    password: str
+
+    def made(self, folder: Path) -> Path:
+        """A key and a certificate for 127.0.0.1, signed by itself, in one file."""
+        key, certificate, both = (folder / n for n in ("key.pem", "ca.pem", "server.pem"))
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30",
+             "-subj", "/CN=headrace", "-addext", "subjectAltName=IP:127.0.0.1",
+             "-keyout", str(key), "-out", str(certificate)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if made.returncode:
+            raise NoBroker(f"openssl made no certificate: {made.stderr}")
+        both.write_text(key.read_text() + certificate.read_text())
+        return both
+
+    def properties(self, port: int, folder: Path, plain: str, control: str) -> dict[str, str]:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return {
+            "listeners": f"{plain},SASL_SSL://127.0.0.1:{port},{control}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,"
+            "CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.made(folder)),
+        }
+
+
 class Broker:
     """`with Broker(folder) as broker: broker.address`; the folder's data survive the broker."""
 
     def __init__(
-        self, folder: Path, port: int | None = None, properties: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        secured: Secured | None = None,
     ) -> None:
         self._folder, self._port, self._more = folder, port, dict(properties or {})
+        self._secured, self._secured_port = secured, 0
         self._java = [java(), f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-cp", f"{_jars()}/*",
                       "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,6 +104,11 @@ class Broker:
     def address(self) -> str:
         """host:port, for `bootstrap.servers`."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def secured_address(self) -> str:
+        """The same, of the listener with TLS; its certificate is ca.pem in the folder."""
+        return f"127.0.0.1:{self._secured_port}"
 
     @property
     def pid(self) -> int | None:
@@ -136,41 +183,73 @@ class Broker:
 
     def _format(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        port, control = _free_ports(2)
+        port, control, self._secured_port = _free_ports(3)
         self._port = self._port or port
+        plain = f"PLAINTEXT://127.0.0.1:{self._port}"
+        controller = f"CONTROLLER://127.0.0.1:{control}"
+        more = {}
+        if self._secured is not None:
+            folder, port = self._folder, self._secured_port
+            more = self._secured.properties(port, folder, plain, controller)
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{control}",
+            "listeners": f"{plain},{controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self._folder / "data"),
             **SINGLE,
             **QUICK,
+            **more,
             **self._more,
         }
         lines = [f"# port {self._port}", *(f"{key}={value}" for key, value in properties.items())]
         new = self._folder / "server.properties.new"
         new.write_text("\n".join(lines) + "\n")
         shutil.rmtree(self._folder / "data", ignore_errors=True)
-        id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        id = "-"
+        while id.startswith("-"):  # that would be an option of the tool
+            id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         made = subprocess.run(
             [*self._java, "kafka.tools.StorageTool", "format", "-t", id, "-c", str(new),
-             "--standalone"],
+             "--standalone", *self._users()],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if made.returncode:
             raise NoBroker(f"the broker's folder could not be made: {made.stdout}{made.stderr}")
         new.replace(self._config)
 
-    def _wait_until_ready(self) -> None:
-        from confluent_kafka import KafkaException
+    def make_topics(self, partitions: Mapping[str, int]) -> None:
+        """Make these topics, where they are missing."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        fresh = [NewTopic(name, count, 1) for name, count in partitions.items()]
+        admin = self._admin()  # it answers as long as it lives
+        for made in admin.create_topics(fresh).values() if fresh else ():
+            try:
+                made.result(30)
+            except KafkaException as cause:
+                if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise NoBroker(f"a topic cannot be made: {cause.args[0].str()}") from cause
+
+    def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
-        assert self._process is not None
         quiet = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
-        admin = AdminClient({"bootstrap.servers": self.address, **quiet})
-        end = time.monotonic() + READY
+        return AdminClient({"bootstrap.servers": self.address, **quiet})
+
+    def _users(self) -> list[str]:
+        if self._secured is None:
+            return []
+        user = f"name={self._secured.user},password={self._secured.password}"
+        return ["--add-scram", f"SCRAM-SHA-512=[{user}]"]
+
+    def _wait_until_ready(self) -> None:
+        from confluent_kafka import KafkaException
+
+        assert self._process is not None
+        admin, end = self._admin(), time.monotonic() + READY
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 break

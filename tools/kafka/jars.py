@@ -2,6 +2,8 @@
 
 `jars.txt` lists them, as Maven resolves org.apache.kafka:kafka_2.13:4.3.1 with slf4j-simple. What
 Maven itself has fetched before (~/.m2) is copied, so that a machine without a network will do.
+`connector.txt` lists Spark's own connector, which only the benchmarks run, in the same way: the
+newest that is published, since there is none for Spark 4.3.
 """
 
 from __future__ import annotations
@@ -23,16 +25,27 @@ TIMEOUT = 60  # seconds
 def jars() -> Path:
     """The folder with all jars, complete; OSError if one of them cannot be had."""
     folder = Path(os.environ.get("HEADRACE_KAFKA_JARS", ROOT / ".headrace" / f"kafka-{VERSION}"))
-    missing = [(sum, path) for sum, path in _listed() if not (folder / Path(path).name).exists()]
+    _complete(folder, "jars.txt")
+    return folder
+
+
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector, for the benchmarks; OSError if it cannot be had."""
+    return _complete(ROOT / ".headrace" / "kafka-connector", "connector.txt")
+
+
+def _complete(folder: Path, list_name: str) -> list[Path]:
+    listed = _listed(list_name)
+    missing = [(sum, path) for sum, path in listed if not (folder / Path(path).name).exists()]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda jar: _fetch(*jar, folder), missing))
-    return folder
+    return [folder / Path(path).name for _, path in listed]
 
 
-def _listed() -> list[tuple[str, str]]:
-    lines = (Path(__file__).parent / "jars.txt").read_text().splitlines()
+def _listed(name: str) -> list[tuple[str, str]]:
+    lines = (Path(__file__).parent / name).read_text().splitlines()
     return [(sum, path) for sum, path in map(str.split, lines)]
 
 
@@ -50,7 +63,7 @@ def _fetch(sum: str, path: str, folder: Path) -> None:
             ):
                 shutil.copyfileobj(answer, to)
         if _sum(new) != sum:
-            raise OSError(f"{path} is not the file that tools/kafka/jars.txt lists")
+            raise OSError(f"{path} is not the file that tools/kafka lists")
         new.replace(folder / Path(path).name)
     finally:
         new.unlink(missing_ok=True)

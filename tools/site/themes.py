@@ -109,7 +109,9 @@ THEMES = (
         "in Python, and what reads results, is here. See :doc:`/docs/guide/inputs-and-outputs`, "
         ":doc:`/docs/guide/log` and, for event time and watermarks, :doc:`/docs/guide/time`.",
         (
-            *public("rows generate ingestion read_output collected EmbeddedLog"),
+            *public(
+                "rows generate from_spark to_spark ingestion read_output collected EmbeddedLog"
+            ),
             *public("Producer Consumer Input Output watermarks"),
             *public("bounded monotonous punctuated custom", "headrace.watermarks"),
         ),
@@ -205,8 +207,25 @@ THEMES = (
         "Running and watching",
         "A job on Spark, its figures and its state. See :doc:`/docs/guide/running`, "
         ":doc:`/docs/guide/why` and :doc:`/docs/guide/live-state`.",
-        public("run Run peek StepState __version__"),
-        ("Status", "Progress", "Why", "Reason", "Comparison"),
+        public(
+            "run Run peek StepState outputs create_savepoint savepoints restore_savepoint "
+            "plan_rewind __version__"
+        ),
+        (
+            "Status",
+            "Progress",
+            "JobGuarantee",
+            "Offer",
+            "JobOutputs",
+            "OutputEpochs",
+            "SavepointFacts",
+            "RewindPlan",
+            "InputRewind",
+            "OutputRewind",
+            "Why",
+            "Reason",
+            "Comparison",
+        ),
     ),
     Theme(
         "testing",
@@ -280,6 +299,8 @@ READ = {
     "TopicPartition",
     "GroupInfo",
     "MemberInfo",
+    "Offer",
+    "OutputEpochs",
     "Case",
     "FiredWindow",
     "Progress",

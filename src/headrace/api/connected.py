@@ -16,6 +16,7 @@ from headrace.callables import title
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments
 from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.held_rows import EVENT_TIME
 from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
@@ -49,20 +50,31 @@ class ConnectedStreams(Generic[ResultT]):
         fn: KeyedProcess,
         *,
         output: SchemaLike | None = None,
+        order: str | None = None,
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
     ) -> ResultT:
-        """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
+        """Hand the rows of each key to a `hr.KeyedProcess`: those of a batch in the order of event
+        time; with `order="event_time"` all of them, held until the watermark has passed them."""
         step = StepBuilder(self._draft, self._edges[0], name, was)
         self._check(step, fn)
+        if order not in (None, EVENT_TIME):
+            step.report(_bad_order(order))
+            order = None
         declared = output if output is not None else getattr(fn, "output", None)
         schema = step.attempt(lambda: _output(fn, declared))
         state = type(fn).state() if isinstance(fn, KeyedProcess) else UNKNOWN
         sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
         timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
         edge = step.stateful(
-            ProcessSpec(self._names, fn, state, together=_in_new_batches(self._edges[0])),
+            ProcessSpec(
+                self._names,
+                fn,
+                state,
+                together=_in_new_batches(self._edges[0]),
+                order=order or "",
+            ),
             self._keys,
             schema,
             inputs=self._edges,
@@ -159,6 +171,14 @@ def _bad_names(labels: Sequence[str], count: int) -> PlanError:
         f"not {', '.join(map(repr, labels))}",
         'Name them: a.connect(b, by="area", names=("average", "smoke")), or '
         'hr.connect(by="area", average=a, smoke=b).',
+    )
+
+
+def _bad_order(order: object) -> PlanError:
+    return PlanError(
+        "HR-PROCESS-025",
+        f"order of process is {order!r}",
+        f'Say order="{EVENT_TIME}", or leave it out: rows then run in the batch they come in.',
     )
 
 

@@ -17,6 +17,7 @@ from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
 from headrace.expr import Expr
+from headrace.guarantees import JobGuarantee
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.checks import check
@@ -134,9 +135,9 @@ class Job:
         """The program as the engine will run it."""
         return build(self)
 
-    def explain(self, guarantees: Mapping[str, str] | None = None) -> Explanation:
+    def explain(self, guarantee: JobGuarantee | None = None) -> Explanation:
         """How the program will run: print it, or take its `.json`."""
-        return explain(self.program(), guarantees or {})
+        return explain(self.program(), guarantee)
 
     if not TYPE_CHECKING:
 

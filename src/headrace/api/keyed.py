@@ -108,15 +108,21 @@ class KeyedStream(
         fn: KeyedProcess,
         *,
         output: SchemaLike | None = None,
+        order: str | None = None,
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
     ) -> stream.ProcessResult:
-        """Hand each key's rows, in order, to a process function that may store values."""
+        """Hand each key's rows to a process function that may store values.
+
+        With `order="event_time"` rows are held until the watermark has passed them, and rows and
+        timers of a key come in the order of event time, however rows are cut into batches; rows
+        that the watermark has passed before are `.late`. Otherwise this order holds within a batch.
+        """
         label = input_name(self)
         return ConnectedStreams(
             self._draft, (self._edge,), (self._keys,), (label,), stream.ProcessResult
-        ).process(fn, output=output, unbounded=unbounded, name=name, was=was)
+        ).process(fn, output=output, order=order, unbounded=unbounded, name=name, was=was)
 
     def match(
         self,

@@ -1,9 +1,10 @@
 """Spouts in other languages: programs that speak Storm's JSON multilang protocol.
 
 A spout is asked for its next tuples, and answers with what it emits, then `sync`. Tuples count
-when the `sync` has come. A process that fails is started again only if it replays: then it gets
-the id of the last tuple that counted. One that does not would lose or repeat tuples without
-anybody knowing, so its failure stops the job.
+when the `sync` has come; those of an answer to anything but "next" (Storm's programs emit when they
+start, or when a tuple is acked) are stored with the next ones. A process that fails is started
+again only if it replays: then it gets the id of the last tuple that counted. One that does not
+would lose or repeat tuples without anybody knowing, so its failure stops the job.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.clock import Duration
@@ -22,6 +23,7 @@ from headrace.ops.topology.multilang_command import Command, command_of, unsent
 from headrace.ops.topology.multilang_json import Unfitting, cannot_travel, columns_of
 from headrace.ops.topology.multilang_process import (
     LOG,
+    SAID,
     Child,
     ChildError,
     Exchange,
@@ -42,6 +44,7 @@ class _Running:
     context: SpoutContext
     child: Child | None = None
     last: Any = None  # the id of the last tuple that counted
+    emitted: list[tuple[Any, Any]] = field(default_factory=list)  # and is not stored yet: its id
     failures: int = 0  # in a row
     ended: bool = False
 
@@ -98,22 +101,27 @@ class ShellSpout(Spout):
     def open(self, context: SpoutContext) -> None:
         """Start the process."""
         self._at = _Running(context, last=context.last)
-        self._ask({"command": "activate"}, SpoutCollector(False))
+        self._ask({"command": "activate"})
 
     def next_tuple(self, collector: SpoutCollector) -> None:
         """Ask the process for its next tuples."""
-        if not self._at.ended:
-            self._ask({"command": "next"}, collector)
-        if self._at.ended:
+        at = self._at
+        if not at.ended:
+            self._ask({"command": "next"})
+        for values, id in at.emitted:
+            collector.emit(values, id)
+            at.last = id
+        at.emitted.clear()
+        if at.ended:
             collector.end()
 
     def ack(self, id: Any) -> None:
         """Say that a tuple has been processed."""
-        self._ask({"command": "ack", "id": id}, SpoutCollector(False))
+        self._ask({"command": "ack", "id": id})
 
     def fail(self, id: Any) -> None:
         """Say that a tuple could not be processed."""
-        self._ask({"command": "fail", "id": id}, SpoutCollector(False))
+        self._ask({"command": "fail", "id": id})
 
     def close(self) -> None:
         """End the process."""
@@ -123,10 +131,15 @@ class ShellSpout(Spout):
         with suppress(ChildError):
             _Answer(child, {"command": "deactivate"}).wait()  # that it ends is as good
         child.close()
+        if self._at.emitted and not type(self).replays:
+            LOG.error(
+                "%s: emitted %s when no more of its tuples were stored: they are lost",
+                child.who, shown([values for values, _ in self._at.emitted]),
+            )  # fmt: skip
 
     # one question
 
-    def _ask(self, question: dict[str, Any], collector: SpoutCollector) -> None:
+    def _ask(self, question: dict[str, Any]) -> None:
         """Send a question until a process answers it; what it emits then counts."""
         at = self._at
         while not at.ended:
@@ -142,9 +155,7 @@ class ShellSpout(Spout):
                 self._failed(error)
                 continue
             at.failures = 0
-            for values, id in zip(rows, answer.ids, strict=True):
-                collector.emit(values, id)
-                at.last = id
+            at.emitted += zip(rows, answer.ids, strict=True)
             return
 
     def _started(self) -> Child:
@@ -177,6 +188,7 @@ class ShellSpout(Spout):
             child.kill()
         if at.ended:
             return
+        at.emitted.clear()  # it emits them again: it goes on after the last one that is stored
         at.failures += 1
         who = f"spout {at.context.component}[{at.context.task}]"
         if not type(self).replays:
@@ -211,7 +223,7 @@ class _Answer:
             command = message.get("command")
             if command == "sync":
                 return
-            if command in ("log", "error"):
+            if command in SAID:
                 self._child.log(message)
             elif command == "emit":
                 self._emit(message)
@@ -227,8 +239,6 @@ class _Answer:
             raise self._child.error("emitted to a task, and the stream of a spout is not direct")
         if id is not None and type(id) not in (str, int, float):
             raise self._child.error(f"emitted with the id {shown(id)}, which is no text or number")
-        if self._what != "next":
-            raise self._child.error(f"emitted a tuple when it was sent {self._what!r}")
         if message.get("need_task_ids", True):
             self._talk.answer(_NO_TASK_IDS)
         self.tuples.append(message.get("tuple"))

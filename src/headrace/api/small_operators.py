@@ -295,10 +295,15 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> StreamT | TimedT:
         """A share of the rows (`sample(0.01)`), or so many of each key (`sample(10, per="1m")`).
 
-        Which rows are taken depends on where they came from and on `seed`, on nothing else.
+        Which rows are taken depends on where they came from, on the name of the step and on `seed`,
+        on nothing else.
         """
         step = self._step(name, was)
         leaves_all_changes(step, "sample")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+            hint = "Choose a whole number from 0 on."
+            step.report(PlanError("HR-STREAM-005", f"sample has the seed {seed!r}", hint))
+            seed = 0
         if per is not None:
             count, types = step.count(size, "sample"), column_types(step.schema)
             period = step.span(per, "sample(per=)")

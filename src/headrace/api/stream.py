@@ -27,7 +27,7 @@ from headrace.api.streamlets import Streamlets
 from headrace.api.window_arguments import WindowArguments
 from headrace.api.windowed import WindowedStream
 from headrace.clock import Duration
-from headrace.errors import PlanError, call_site
+from headrace.errors import OutputError, PlanError, call_site
 from headrace.expr import Expr, col
 from headrace.hints import named_arguments, no_item, no_such_name
 from headrace.ops.process.function import KeyedProcess
@@ -36,10 +36,12 @@ from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft, place_name, points_somewhere
 from headrace.plan.nodes import LATE, Edge, Node, Stateful, Union, Write, late_port, step_of
+from headrace.plan.signature import check_takes
 from headrace.printed import columns_html
 from headrace.schema import SchemaLike
 from headrace.secrets import without_secrets
 from headrace.sinks import Output
+from headrace.sinks.on_driver import ForEachBatch
 
 
 @named_arguments
@@ -148,20 +150,22 @@ class Stream(
         fn: KeyedProcess,
         *,
         output: SchemaLike | None = None,
+        order: str | None = None,
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
     ) -> ProcessResult:
         """Hand rows, spread over the tasks, to a process function with operator state only.
 
-        State by key and timers belong to a key: say `.key_by(...)` first.
+        State by key and timers belong to a key: say `.key_by(...)` first. With
+        `order="event_time"` each task holds its rows until the watermark has passed them.
         """
         if not needs_no_key(fn):
             edge = refuse_unkeyed(self._step(name), "process", fn)
             return ProcessResult(self._draft, edge)
         label = input_name(self)
         return ConnectedStreams(self._draft, (self._edge,), ((),), (label,), ProcessResult).process(
-            fn, output=output, unbounded=unbounded, name=name, was=was
+            fn, output=output, order=order, unbounded=unbounded, name=name, was=was
         )
 
     def broadcast(self) -> keyed.BroadcastStream:
@@ -198,6 +202,27 @@ class Stream(
         )
         node = Write(schema=self.schema, uri=uri, options=chosen, **step.common())
         step.add(node, "write", place)
+
+    def for_each_batch(
+        self,
+        fn: Callable[[Any, int], object],
+        *,
+        engine: str = "spark",
+        name: str | None = None,
+        was: str | None = None,
+    ) -> None:
+        """Call `fn(frame, epoch)` on the driver for each epoch with rows, in order.
+
+        `frame` is a Spark DataFrame, or an Arrow table with engine="arrow". At least once: after
+        a crash the last epoch may come again, with the same number and the same rows.
+        """
+        with self._draft.attempt(call_site()):
+            check_takes(fn, 2, "for_each_batch")
+            if engine not in ("arrow", "spark"):
+                fact = f"for_each_batch(engine=) is {engine!r}"
+                hint = 'Write engine="spark" or engine="arrow".'
+                raise OutputError("HR-OUTPUT-008", fact, hint)
+        self.write(ForEachBatch(engine, fn), name=name, was=was)
 
     if not TYPE_CHECKING:
 
@@ -250,6 +275,42 @@ class ProcessResult(Stream):
             )
         return Stream(self._draft, Edge(node, name))
 
+    @property
+    def late(self) -> Stream:
+        """Rows, as they went into the step, that the watermark had passed: with `order=`."""
+        return Stream(self._draft, Edge(self._late_node, LATE))
+
+    @property
+    def _late_node(self) -> Node:
+        node = self._edge.node
+        if isinstance(node, Stateful) and not node.what.has_late:
+            raise PlanError(
+                "HR-PROCESS-024",
+                f"no row is late for {node.name!r}: its function sees each row in the batch in "
+                "which it comes",
+                'Say process(..., order="event_time"); or compare ctx.time with ctx.watermark.',
+                site=call_site(),
+            )
+        return node
+
+    def late_of(self, input: str) -> Stream:
+        """Late rows, as they came, of one of several inputs: by its name, or "left" or "right"."""
+        node = self._late_node
+        return Stream(self._draft, Edge(node, late_port(self._port_of(node, input))))
+
+    def _port_of(self, node: Node, input: str) -> int:
+        """Which of the inputs of a step is called so."""
+        named = node.what.input_names if isinstance(node, Stateful) else ()
+        names = named or ("left", "right")[: len(node.inputs)]
+        if input not in names:
+            raise PlanError(
+                "HR-JOIN-011",
+                f"{node.name!r} has no input {input!r}; it has {', '.join(names)}",
+                "Name one of them.",
+                site=call_site(),
+            )
+        return names.index(input)
+
 
 @named_arguments
 class TimedResult(ProcessResult):
@@ -290,16 +351,7 @@ class JoinResult(TimedResult):
     def late_of(self, input: str) -> Stream:
         """Late rows, as they came, of "left", "right", or a stream that `join_all` names."""
         node = self._edge.node
-        named = node.what.input_names if isinstance(node, Stateful) else ()
-        names = named or ("left", "right")
-        if input not in names:
-            raise PlanError(
-                "HR-JOIN-011",
-                f"{node.name!r} has no input {input!r}; it has {', '.join(names)}",
-                "Name one of them.",
-                site=call_site(),
-            )
-        port = names.index(input)
+        port = self._port_of(node, input)
         return Stream(self._draft, Edge(node, late_port(port))) if port else self.late
 
 

@@ -13,13 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, folders, jobs, state, topic, why
+from headrace.cli import dead, folders, jobs, savepoint, state, topic, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
 
 A job is a Python file that makes an [bold]hr.Job[/bold]. The commands about jobs take
-that file; jobs, status, history, stop and dead also take a job's name or folder.
+that file; those that only look at a job, stop and savepoint also take its name or folder.
 """
 EPILOG = """Try:
 
@@ -50,6 +50,13 @@ class _Commands(TyperGroup):
                 typer.echo(note, err=True)
             raise typer.Exit(1) from error
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What is a command of a group, as in `headrace groups`, is named with it."""
+        for name, group in self.commands.items():
+            if args[0] not in self.commands and args[0] in getattr(group, "commands", {}):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean '{name} {args[0]}'?")
+        return super().resolve_command(ctx, args)
+
 
 def _unwrap(command: Any) -> None:
     """Each paragraph of help as one line: the terminal's width breaks it, not the source's."""
@@ -74,9 +81,12 @@ app.command("plan", rich_help_panel="Jobs")(jobs.plan)
 app.command("jobs", rich_help_panel="Jobs")(folders.jobs)
 app.command("status", rich_help_panel="Jobs")(folders.status)
 app.command("history", rich_help_panel="Jobs")(folders.history)
+app.command("outputs", rich_help_panel="Jobs")(folders.outputs)
 app.command("stop", rich_help_panel="Jobs")(folders.stop)
 app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
+app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Jobs")
+app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")

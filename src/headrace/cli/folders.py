@@ -1,7 +1,7 @@
-"""`headrace jobs`, `status`, `history` and `stop`: jobs by their folders, whether they run or not.
+"""`headrace jobs`, `status`, `history`, `outputs` and `stop`: jobs by their folders.
 
-All but `stop` only read; what they show is what manifests say, so it is the same for a job
-that runs, has stopped, or was killed.
+All but `stop` only read; what they show is what manifests and outputs say, so it is the same for a
+job that runs, has stopped, or was killed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -90,7 +91,7 @@ def jobs(
 
 
 def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Show whether a job runs, its last batch and what became of records.
+    """Show whether a job runs, its last batch, where records went.
 
     Example: [bold]headrace status fire-alarm[/bold]
     """
@@ -136,6 +137,8 @@ def history(
             if epoch in log.epochs():  # else a job that runs has cleared it away
                 raise
             continue
+        if before is not None and before.timeline != manifest.timeline:
+            before = None  # it was given up
         rows.append(_batch(manifest, before))
         before = manifest
     rows = rows[-last:]
@@ -145,6 +148,30 @@ def history(
         print_table(rows, tuple(rows[0]))
     else:
         typer.echo("no batch has been committed yet")
+
+
+def outputs(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Show which epochs each output of a job shows.
+
+    Every place is asked. After a crash some outputs may be an epoch behind until the job is
+    started again. Pass the job's Python file if outputs need passwords, or are of classes of
+    your own.
+
+    Example: [bold]headrace outputs fire_alarm.py[/bold]
+    """
+    from headrace.inspect.output_epochs import outputs as ask
+
+    at = job_at(place, job, folder)
+    is_program = place.suffix == ".py" and place.is_file()
+    found = ask(at.log.folder, load_job(place, job) if is_program else None)
+    if as_json:
+        typer.echo(json.dumps(found.json, indent=2))
+        return
+    heading, *_ = found.lines
+    typer.echo(f"{at.name}: {heading}")
+    columns = ("name", "shows", "last", "holds", "place", "note")
+    rows = [asdict(output) for output in found.outputs]
+    print_table([{"output": row.pop("name"), **row} for row in rows], ("output", *columns[1:]))
 
 
 def stop(

@@ -142,16 +142,16 @@ def explain(file: File, job: Name = None, as_json: AsJson = False, svg: PictureP
     """Show how the job in FILE will run, without running it.
 
     Which steps run together, where rows are sent between tasks, which steps run as Python and
-    why, and what each output guarantees. Reads no input and needs no Spark.
+    why, and what the job guarantees if it is killed. Reads no input and needs no Spark.
 
     --svg draws it instead: steps, their tasks, and how rows are dealt out to them.
 
     Example: [bold]headrace explain examples/fire_alarm.py --svg plan.svg[/bold]
     """
-    from headrace.driver.start import guarantees
+    from headrace.driver.start import guarantee_of
 
     program = load_job(file, job)
-    explanation = program.explain(guarantees(program.program()))
+    explanation = program.explain(guarantee_of(program.program()))
     if svg is not None:
         try:
             svg.write_text(explanation.svg, encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.clock import SystemClock, millis, pretty
+from headrace.clock import SystemClock, millis, millis_from, pretty
 from headrace.errors import HeadraceError, LogError
 from headrace.files import size
 from headrace.log import TopicInfo
@@ -71,8 +71,7 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 def moment_of(text: str) -> int:
     """Milliseconds of a time, or of so long ago."""
     try:
-        at = datetime.fromisoformat(text)
-        return round(at.astimezone().timestamp() * 1_000)
+        return millis_from(datetime.fromisoformat(text))
     except ValueError:
         pass
     try:

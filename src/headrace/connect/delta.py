@@ -114,7 +114,8 @@ class DeltaPlace:
 
     def append(self, table: Any, rows: pa.Table, properties: Any) -> None:
         with self.failures():
-            library().write_deltalake(table, rows, mode="append", commit_properties=properties)
+            whole = rows.combine_chunks()
+            library().write_deltalake(table, whole, mode="append", commit_properties=properties)
 
     def add_files(self, table: Any, facts: list[dict[str, Any]], properties: Any) -> None:
         """Files that are in the table's folder become a part of it."""

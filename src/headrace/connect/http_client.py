@@ -112,8 +112,8 @@ def wrong_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - it is checked when it is asked for
-    except ValueError as cause:
-        return str(cause)
+    except ValueError:
+        return "its host or its port is none"  # the text may hold a part of a password
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return "it does not begin with https://host or http://host"
     if parts.username is not None or parts.password is not None:

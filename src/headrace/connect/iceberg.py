@@ -22,7 +22,8 @@ from headrace import files
 from headrace.connect.extras import needed
 
 _RETRIES = "commit.retry.num-retries"
-_SHOWN = ("name", "type", "warehouse")  # properties of a catalog that are no secrets
+_PLAIN = ("name", "type", "warehouse")  # properties of a catalog that are no secrets
+_SHOWN = (*_PLAIN, "uri")  # unless a secret may be within
 _KEYS = 1000  # keys of several columns in one condition: it is a tree of that many branches
 
 
@@ -54,9 +55,8 @@ class IcebergPlace:
         """The catalog without secrets: enough to open it, if they come from the environment."""
         if isinstance(self.catalog, str):
             return self.catalog
-        public = {k: v for k, v in self.catalog.items() if k in _SHOWN}
-        uri = self.catalog.get("uri", "")
-        return {**public, "uri": uri} if uri and "@" not in uri and "?" not in uri else public
+        named = {k: v for k, v in self.catalog.items() if k in _SHOWN and v}
+        return {k: v for k, v in named.items() if "@" not in v and "?" not in v}
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ class IcebergPlace:
         text = " ".join(f"{type(cause).__name__}: {cause}".split())
         values = [] if isinstance(self.catalog, str) else list(self.catalog.items())
         for key, value in values:
-            if len(value) > 3 and (key not in _SHOWN or "@" in value):
+            if len(value) > 3 and (key not in _PLAIN or "@" in value or "?" in value):
                 text = text.replace(value, "***")
         return text[:500]
 

@@ -16,7 +16,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
@@ -118,6 +118,10 @@ class Connection(ABC):
     def keys(self, table: TableName) -> list[frozenset[str]]:
         """The sets of columns that are unique."""
 
+    def is_view(self, table: TableName) -> bool:
+        """Whether it is a view without a trigger that writes to it."""
+        return False
+
     @classmethod
     @abstractmethod
     def type_for(cls, kind: pa.DataType) -> str | None:
@@ -151,14 +155,15 @@ class Connection(ABC):
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """A statement with $1, $2 ... for values; its rows, if it has any."""
 
-    @abstractmethod
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        self.run("BEGIN")
 
-    @abstractmethod
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        self.run("COMMIT")
 
-    @abstractmethod
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        with suppress(SqlFailure):
+            self.run("ROLLBACK")
 
     @abstractmethod
     def close(self) -> None: ...

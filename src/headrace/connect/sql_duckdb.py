@@ -61,16 +61,6 @@ class DuckDb(Connection):
         with _failures():
             return self._connection.execute(sql, list(values)).fetchall()
 
-    def begin(self) -> None:
-        self.run("BEGIN")
-
-    def commit(self) -> None:
-        self.run("COMMIT")
-
-    def rollback(self) -> None:
-        with suppress(SqlFailure):
-            self.run("ROLLBACK")
-
     def close(self) -> None:
         with suppress(duckdb.Error):
             self._connection.close()
@@ -98,6 +88,13 @@ class DuckDb(Connection):
         )
         return [frozenset(names) for (names,) in rows]
 
+    def is_view(self, table: TableName) -> bool:
+        sql = (
+            "SELECT 1 FROM information_schema.tables WHERE table_type = 'VIEW' "
+            "AND lower(table_name) = lower($1) AND lower(table_schema) = lower($2)"
+        )
+        return bool(self.run(sql, table.name, table.schema or "main"))
+
     @classmethod
     def type_for(cls, kind: pa.DataType) -> str | None:
         if pa.types.is_list(kind):
@@ -110,7 +107,7 @@ class DuckDb(Connection):
     def load(self, table: TableName, rows: pa.Table, *, temporary: bool = False) -> None:
         names = ", ".join(map(quoted, rows.schema.names))
         with _failures():
-            self._connection.register("__rows", rows)
+            self._connection.register("__rows", rows.combine_chunks())  # of pieces: twice the time
             try:
                 self._connection.execute(
                     f"INSERT INTO {table.sql} ({names}) SELECT {names} FROM __rows"
@@ -120,7 +117,7 @@ class DuckDb(Connection):
 
     def stage(self, name: str, rows: pa.Table) -> None:
         with _failures():
-            self._connection.register("__rows", rows)
+            self._connection.register("__rows", rows.combine_chunks())
             try:
                 self._connection.execute(
                     f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT * FROM __rows"

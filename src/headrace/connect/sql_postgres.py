@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
@@ -34,8 +34,12 @@ from headrace.secrets import Secret, hidden
 _TRANSIENT = re.compile(r"08...|40001|40P01|55P03|57P0[1-3]|53[0-9]{3}|25P03")
 _FOR_GOOD = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf",
              "not permitted", "permission denied")  # fmt: skip
+_BROKEN = ("terminating connection", "closed the connection", "closed unexpectedly",
+           "no connection", "could not receive data", "starting up", "shutting down",
+           "canceling statement due to lock timeout", "deadlock detected")  # fmt: skip
 _SESSION = (
-    "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET bytea_output = 'hex'; "
+    "SET client_encoding = 'UTF8'; SET timezone = 'UTC'; SET datestyle = 'ISO'; "
+    "SET bytea_output = 'hex'; "
     "SET extra_float_digits = 3; SET lock_timeout = '30s'; "
     "SET idle_in_transaction_session_timeout = '60s'"
 )
@@ -58,6 +62,12 @@ _KINDS: dict[str, pa.DataType] = {
     "json": pa.string(),
     "jsonb": pa.string(),
 }
+_DATES = -719_162, 2_932_896  # days: the years 1 to 9999, which all of Headrace can hold
+_TIMES = _DATES[0] * 86_400_000_000, (_DATES[1] + 1) * 86_400_000_000 - 1
+_AS_A_TEXT = (
+    "Read it as text in a query, or leave such rows out there; of changes, declare the columns "
+    "without it: schema=..."
+)
 _AS_TEXT = ("numeric", "uuid", "json", "jsonb")
 _WRITTEN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -79,6 +89,9 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
+_VIEW = """
+SELECT 1 FROM pg_class c WHERE c.oid = to_regclass($1) AND c.relkind IN ('v', 'm') AND NOT EXISTS
+  (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 68 = 68)"""
 _KEYS = """
 SELECT i.indexrelid::bigint, a.attname FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
@@ -108,16 +121,6 @@ class Postgres(Connection):
             rows = cursor.fetchall() if cursor.description else []
             return [tuple(row) for row in rows]
 
-    def begin(self) -> None:
-        self.run("BEGIN")
-
-    def commit(self) -> None:
-        self.run("COMMIT")
-
-    def rollback(self) -> None:
-        with suppress(SqlFailure):
-            self.run("ROLLBACK")
-
     def close(self) -> None:
         with suppress(Exception):  # it may be broken
             self._connection.close()
@@ -145,6 +148,9 @@ class Postgres(Connection):
         for index, name in self.run(_KEYS, table.sql):
             found.setdefault(index, set()).add(name)
         return [frozenset(names) for names in found.values()]
+
+    def is_view(self, table: TableName) -> bool:
+        return bool(self.run(_VIEW, table.sql))
 
     @classmethod
     def type_for(cls, kind: pa.DataType) -> str | None:
@@ -195,12 +201,13 @@ class Postgres(Connection):
         columns += [f"array_ndims(q.{quoted(n)}) AS {quoted(f'__{n}')}" for n in lists]
         with _failures(self._secret), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT {', '.join(columns)} FROM ({query}) AS q")
-            for batch in cursor.fetch_record_batch():
+            for batch in _batches(cursor.fetch_record_batch(), self._secret):
                 rows = pa.Table.from_batches([batch])
                 for name in lists:
                     _refuse_flattened(rows, name)
                 yield pa.Table.from_arrays(
-                    [_cast(rows.column(f.name), f) for f in schema], schema=schema
+                    [_in_range(_cast(rows.column(f.name), f), f.name) for f in schema],
+                    schema=schema,
                 )
 
     def _answer(self, query: str) -> pa.Schema:
@@ -315,6 +322,36 @@ def _refuse_flattened(rows: pa.Table, name: str) -> None:
     deepest = pc.max(rows.column(f"__{name}")).as_py()
     if deepest is not None and deepest > 1:
         raise UnmappedError(name, f"an array of {deepest} dimensions", "Read it as text: cast it.")
+
+
+def _batches(reader: Iterable[pa.RecordBatch], secret: Secret | None) -> Iterator[pa.RecordBatch]:
+    """What the reader gives; it has errors of Arrow, without the server's code."""
+    try:
+        yield from reader
+    except OSError as cause:
+        text = hidden(_shortened(str(cause)), secret)
+        raise SqlFailure(text, transient=any(words in text for words in _BROKEN)) from cause
+    except pa.ArrowInvalid as cause:
+        if "lower bound" not in str(cause):
+            raise
+        declared = "an array whose first element is not number 1"
+        raise UnmappedError("", f"at one place {declared}", _AS_A_TEXT) from cause
+
+
+def _in_range(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """The column, unless a time in it is infinite or outside of the years 1 to 9999."""
+    values = column
+    while pa.types.is_list(values.type):
+        values = pc.list_flatten(values)
+    if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
+        is_time = pa.types.is_timestamp(values.type)
+        numbers = values.cast(pa.int64()) if is_time else values.cast(pa.int32())
+        least, most = pc.min_max(numbers).as_py().values()
+        first, last = _TIMES if is_time else _DATES
+        if least is not None and not first <= least <= most <= last:
+            declared = "not always a time of the years 1 to 9999 (infinity, or another year)"
+            raise UnmappedError(name, declared, _AS_A_TEXT)
+    return column
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -72,13 +72,6 @@ class Sqlite(Connection):
     def begin(self) -> None:
         self.run("BEGIN IMMEDIATE")
 
-    def commit(self) -> None:
-        self.run("COMMIT")
-
-    def rollback(self) -> None:
-        with suppress(SqlFailure):
-            self.run("ROLLBACK")
-
     def close(self) -> None:
         self._connection.close()
 
@@ -106,6 +99,14 @@ class Sqlite(Connection):
             names = self.run("SELECT name FROM pragma_index_info($1)", index)
             found.append(frozenset(name for (name,) in names))
         return found
+
+    def is_view(self, table: TableName) -> bool:
+        sql = (
+            "SELECT 1 FROM sqlite_schema v WHERE v.type = 'view' AND lower(v.name) = lower($1) AND "
+            "NOT EXISTS (SELECT 1 FROM sqlite_schema t WHERE t.type = 'trigger' "
+            "AND lower(t.tbl_name) = lower(v.name))"
+        )
+        return bool(self.run(sql, table.name))
 
     @classmethod
     def type_for(cls, kind: pa.DataType) -> str | None:

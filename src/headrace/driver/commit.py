@@ -95,6 +95,8 @@ class Committer:
         for epoch in self._log.epochs():
             if newest is not None and epoch > done:
                 manifest = self._log.read(epoch)
+                if not Timelines.of(newest).counts(manifest):
+                    continue  # it was given up
                 notes += self._go_back(manifest, newest)
                 self._publish(manifest, self._as_written(manifest))
         self._tidy(self._log.newest())

@@ -32,6 +32,7 @@ from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Read, Stateful
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
+from headrace.state.savepoints import Pins, held_offsets
 
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
 
@@ -59,6 +60,7 @@ class Planner:
         program = bundle.program
         self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
+        self._reads, self._pins = bundle.reads, Pins(log.folder)
         self._admission = Admission(pace.target_ms, pace.max_batch, pace.first_batch)
         self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
@@ -331,11 +333,21 @@ class Planner:
         return shares
 
     def committed(self, end: Offset) -> None:
-        """Tell the sources that everything before `end` is safe."""
-        self._safe = end.epoch
-        for read in self._program.sources():
-            reached = {s.name: s.at for s in end.splits if s.input == read.name}
-            self._sources[read.name].commit(reached)
+        """Tell the sources that everything before `end` is safe, and what savepoints hold.
+
+        While a savepoint is created they are told nothing; the next epoch says it again.
+        """
+        with self._pins.held() as savepoints:
+            if savepoints is None:
+                return
+            self._safe = end.epoch
+            for read in self._program.sources():
+                source, facts = self._sources[read.name], self._reads.get(read.name)
+                if source.forgets:
+                    id = read.name if facts is None else facts.id
+                    source.hold(held_offsets(savepoints, id))
+                reached = {s.name: s.at for s in end.splits if s.input == read.name}
+                source.commit(reached)
 
 
 # Requests to a running job: files in its folder that its planner looks for. `stop` asks it to

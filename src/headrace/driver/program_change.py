@@ -8,7 +8,7 @@ no epoch is ever used twice, whatever outputs remember.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.clock import MIN_TIME
@@ -48,8 +48,13 @@ def is_rescaled(inspection: Inspection) -> bool:
     return any(rescaled(program, stored.state, stored.ops, inspection.tasks, moves))
 
 
-def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
-    """Commit the manifest of the program as it is now, with the offsets of the last one."""
+def commit_change(
+    inspection: Inspection, token: int, ahead: Sequence[Ahead], kept: Collection[str] = ()
+) -> None:
+    """Commit the manifest of the program as it is now, with the offsets of the last one.
+
+    Outputs at the places `kept` take nothing back, though they could.
+    """
     moves = inspection.comparison.moves() if inspection.comparison is not None else {}
     program = inspection.bundle.program
     now = changed_manifest(inspection, moves)
@@ -70,16 +75,24 @@ def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) ->
         last_dead=0 if DEAD in lost else now.last_dead,
         writes={n: replace(f, last=0) if n in lost else f for n, f in now.writes.items()},
     )
-    inspection.log.commit(_gone_back(now, inspection, ahead) if ahead else now)
+    inspection.log.commit(_gone_back(now, inspection, ahead, kept) if ahead else now)
 
 
-def _gone_back(now: Manifest, inspection: Inspection, ahead: Sequence[Ahead]) -> Manifest:
+def _gone_back(
+    now: Manifest, inspection: Inspection, ahead: Sequence[Ahead], kept: Collection[str]
+) -> Manifest:
     """On a new timeline; with what is given up of the one before, and stays where it is."""
+    acknowledged = {place: dict(reached) for place, reached in now.acknowledged.items()}
+    for one in ahead:
+        if one.place in kept and not one.final:
+            acknowledged[one.place] = {**acknowledged.get(one.place, {}), **one.beyond}
     return replace(
         now,
+        wall=inspection.bundle.clock.now(),
+        acknowledged=acknowledged,
         timeline=uuid.uuid4().hex,
         forks=(*inspection.manifest.forks, (inspection.manifest.timeline, inspection.epoch)),
-        rewound={one.stays: dict(one.beyond) for one in ahead if one.stays is not None},
+        rewound={one.place: dict(one.beyond) for one in ahead if one.final},
     )
 
 

@@ -26,14 +26,18 @@ from headrace.epoch.bundle import (
     describe_inputs,
     describe_outputs,
     ids_of,
+    open_input,
     open_sinks,
 )
 from headrace.errors import FencedError, HeadraceError, StateError
 from headrace.files import remote_scheme
+from headrace.guarantees import NOT_KNOWN, JobGuarantee, Offer
 from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.settings import Settings
+from headrace.sinks import Sink
+from headrace.sources import Source
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import InputFacts, Manifest, OutputFacts, StepFacts
 
@@ -62,7 +66,12 @@ def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
                 f"{elsewhere} is not a folder of this machine: pass the path of one.",
             )
         return os.path.abspath(chosen)
-    return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
+    return job_folder(program.name, settings)
+
+
+def job_folder(name: str, settings: Settings) -> str:
+    """The folder of a job by its name, if neither the program nor the start says another."""
+    return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", name))
 
 
 def slots_for(program: Program, settings: Settings, cores: int) -> int:
@@ -169,14 +178,18 @@ def look(
     clock: Clock | None,
     edges: Edges = REAL,
     tasks: int | None = None,
+    at: Manifest | None = None,
 ) -> Inspection:
-    """Everything a start has to know; nothing is changed."""
+    """Everything a start has to know; nothing is changed.
+
+    `at`: as if that manifest were the newest.
+    """
     clock = clock or SystemClock()
     log = EpochLog(folder)
     slots = log.look(program.name)
     if tasks is not None and slots is not None:
         tasks = min(tasks, slots)
-    latest = log.latest()
+    latest = log.latest() if at is None else at
     manifest = latest or Manifest()
     read_ids = ids_of(program.sources(), manifest.reads, manifest.retired)
     write_ids = ids_of(program.outputs(), manifest.writes)
@@ -215,7 +228,21 @@ def review(program: Program, folder: str | None = None, *, until: str | None = N
     return look(program, folder_of(program, Settings.load(), folder), until, None)
 
 
-def guarantees(program: Program) -> dict[str, str]:
-    """What each output of the program offers when the job is killed."""
-    sinks = open_sinks(program, folder_of(program, Settings.load(), None))
-    return {name: sink.guarantee for name, sink in sinks.items()}
+def guarantee_of(program: Program) -> JobGuarantee:
+    """What the job guarantees if it is killed. Nothing is connected or changed."""
+    folder = folder_of(program, Settings.load(), None)
+    sources, unknown = dict[str, Source](), list[Offer]()
+    for read in program.sources():
+        try:
+            sources[read.name] = open_input(read, folder, None, SystemClock(), read.name)
+        except HeadraceError as error:  # it need not be there yet
+            unknown.append(Offer("input", read.name, NOT_KNOWN, error.message))
+    found = offered(sources, open_sinks(program, folder))
+    return JobGuarantee((*unknown, *found.offers))
+
+
+def offered(sources: Mapping[str, Source], sinks: Mapping[str, Sink]) -> JobGuarantee:
+    """What these inputs and outputs guarantee together; loops are the job's own affair."""
+    inputs = (Offer("input", n, s.guarantee, s.because) for n, s in sources.items() if not s.loops)
+    outputs = (Offer("output", n, s.guarantee, s.because) for n, s in sinks.items() if not s.loops)
+    return JobGuarantee((*inputs, *outputs))

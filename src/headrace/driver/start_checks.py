@@ -18,22 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
+from headrace.driver.never_firing import refuse_never_firing
 from headrace.driver.redistribution import refuse_rescaled
 from headrace.epoch.bundle import DEAD, Bundle, as_written
-from headrace.epoch.values import upstream
-from headrace.errors import OutputError, PlanError, Site, StateError, written_at
-from headrace.ops.window.assigners import Everything
-from headrace.ops.window.firing_spec import GeneralWindows
-from headrace.ops.window.trigger_base import Trigger
-from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
+from headrace.errors import OutputError, Site, StateError, written_at
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.plan.lineage import roots
-from headrace.plan.nodes import Node, Stateful
-from headrace.plan.program import Program
+from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Sink, Timelines, in_groups
 from headrace.sinks.ownership import Identity
-from headrace.sources import Source
 from headrace.sources.received import received
 from headrace.sources.spouts import stored_tuples
 from headrace.state.epochs import EpochLog, PublishedMark
@@ -236,7 +230,8 @@ class Ahead:
     who: str
     number: int  # the largest epoch that it knows of
     beyond: Mapping[str, int] = field(default_factory=dict)  # by timeline: what it holds
-    stays: str | None = None  # the place of an output that cannot take it back
+    place: str = ""  # of the output
+    final: bool = False  # it cannot take it back
 
     def __str__(self) -> str:
         if self.beyond:
@@ -260,8 +255,7 @@ def ahead_of(inspection: Inspection) -> list[Ahead]:
         counts = inspection.timelines.plus(acknowledged.get(place, {}))
         beyond = {} if under_way else counts.beyond(held.all)
         if beyond or held.number > inspection.epoch:
-            stays = place if held.final else None
-            ahead.append(Ahead(f"output {name!r}", held.number, beyond, stays))
+            ahead.append(Ahead(f"output {name!r}", held.number, beyond, place, held.final))
     return ahead
 
 
@@ -299,11 +293,11 @@ def incomplete_outputs(inspection: Inspection) -> dict[str, tuple[int, int]]:
     """
     settled = inspection.manifest
     unsettled = PublishedMark(inspection.log.folder).epoch() < inspection.epoch
-    if unsettled:
+    if unsettled and settled.rewound is None:  # else the one before was given up
         earlier = [e for e in inspection.log.epochs() if e < inspection.epoch]
         settled = inspection.log.read(earlier[-1]) if earlier else Manifest()
     due, promised = _last_epochs(settled), _last_epochs(inspection.manifest)
-    ids = {DEAD: DEAD} | {name: facts.id for name, facts in inspection.bundle.writes.items()}
+    ids = {DEAD: DEAD} | {n: f.id for n, f in inspection.bundle.writes.items() if f.last}
     lost = {}
     for name, sink in inspection.bundle.sinks.items():
         held, id = sink.held(), ids.get(name, "")
@@ -372,43 +366,3 @@ def output_lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int)
         f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
         "the output another name.",
     )
-
-
-# Steps that cannot emit anything before their input ends, over inputs that never do.
-
-
-def never_fires(node: Node) -> str | None:
-    """Why the trigger of a step cannot fire before the input ends; None when it can."""
-    what = node.what if isinstance(node, Stateful) else None
-    if not isinstance(what, GeneralWindows) or not isinstance(what.windowing.assigner, Everything):
-        return None
-    if not _waits(what.windowing.trigger):
-        return None
-    return "its window has no end, and nothing but the end of the input makes it fire"
-
-
-def _waits(trigger: Trigger) -> bool:
-    """Whether it cannot fire before the watermark passes the window's end."""
-    match trigger:
-        case Combined(parts, every):
-            return (any if every else all)(map(_waits, parts))
-        case AtMost(_, of, _):
-            return _waits(of)
-    return isinstance(trigger, AtWatermark) and trigger.early is None
-
-
-def refuse_never_firing(program: Program, sources: Mapping[str, Source]) -> None:
-    """Refuse to run a step that would gather rows for ever and show none."""
-    for node in program.stateful():
-        because = never_fires(node)
-        inputs = sorted(upstream(program, node.name)) if because else []
-        endless = [name for name in inputs if not sources[name].bounded]
-        if endless:
-            raise PlanError(
-                "HR-TRIGGER-013",
-                f"step {node.name!r} would never emit anything: {because}, and {endless[0]!r} "
-                "does not end",
-                'Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
-                'run the job with until="end".',
-                site=node.site,
-            )

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from headrace.files import TEMPORARY
 from headrace.sinks.durable import folder_for, named
 
 _OF_A_START = re.compile(r"(\d+)-.*")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b(: |$)")  # of a traceback
 _POLL = 0.1  # seconds
 _PATIENCE = 5.0  # seconds for a batch to notice that the run is over
 
@@ -58,6 +59,16 @@ class DriverThread:
 
         self._thread = threading.Thread(target=work, name=self._name, daemon=True)
         self._thread.start()
+
+    def answer_each(self, requests: Iterable[Path], answer: Callable[[Path], None]) -> None:
+        """Answer requests that lie in files, until it is closed; no file is left."""
+        for request in requests:
+            if self.over:
+                return
+            try:
+                answer(request)
+            finally:
+                request.unlink(missing_ok=True)  # also without an answer: nobody waits for ever
 
     def _complain(self, error: BaseException) -> None:
         """Report what went wrong, once however often it does."""
@@ -111,3 +122,10 @@ def reason(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError) and len(lines) > 1:
         return lines[1]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def why(error: BaseException) -> str:
+    """The same; of what failed in a Python worker, what the user's function raised."""
+    raised = [line for line in str(error).splitlines() if _RAISED.match(line)]
+    found = reason(error)
+    return raised[-1] if raised and "Python worker" in found else found

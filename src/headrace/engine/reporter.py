@@ -46,8 +46,8 @@ class Reporter:
         if run.comparison is not None:
             for line in str(run.comparison).splitlines():
                 self.say(f"  {line}")
-        for name, guarantee in run.guarantees.items():
-            self.say(f"  output {name}: {guarantee}")
+        for line in run.guarantee.lines:
+            self.say(f"  {line}")
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console, get_renderable=self._draw, refresh_per_second=4

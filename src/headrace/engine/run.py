@@ -7,16 +7,15 @@ lets the batch in hand finish: the planner sees the stop flag and offers nothing
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headrace import notebook
 from headrace.clock import SystemClock
@@ -27,27 +26,19 @@ from headrace.driver.planner import (
     request_stop,
     stop_requested,
 )
-from headrace.driver.start import Start
+from headrace.driver.start import Start, offered
 from headrace.engine import jvm
-from headrace.engine.binding import Binding, Level, PickledBundle, data_source
 from headrace.engine.card import CardReporter, card_html
 from headrace.engine.failure import recover
 from headrace.engine.interrupts import acting, uninterrupted
-from headrace.engine.lookup_tables import LookupTables
+from headrace.engine.output_frames import to_spark
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import (
-    activate,
-    check_standard_output,
-    configured,
-    session,
-    starts_slowly,
-)
-from headrace.engine.spark_batches import SparkBatches
-from headrace.engine.stall_watch import StallWatcher, heartbeat, task_counts
-from headrace.engine.temp_folder import temp_folder
+from headrace.engine.session import check_standard_output, session, starts_slowly
+from headrace.engine.spark_work import SparkWork
+from headrace.engine.stall_watch import StallWatcher, task_counts
 from headrace.engine.waiting_inputs import WaitingInputs
-from headrace.epoch.envelope import DDL
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, OutputError
+from headrace.guarantees import JobGuarantee
 from headrace.inspect import stall
 from headrace.inspect.progress import Progress, StateGrowth, account, progress_of
 from headrace.inspect.step_state import StepState, state_of
@@ -56,8 +47,8 @@ from headrace.inspect.why_answer import Why, answer_why
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.sinks.console import ConsoleSink
+from headrace.sinks.files import FilesSink
 from headrace.state.epochs import PublishedMark
-from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
 _POLL = 0.05
@@ -87,8 +78,7 @@ class Run:
         reporter: Reporter | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._start, self._settings, self._pace = start, settings, pace
-        self._program = start.bundle.program
+        self._start, self._program = start, start.bundle.program
         self._debug, self._reporter, self._on_progress = debug, reporter, on_progress
         self._state, self._fence_checked = "running", 0.0
         self._error: HeadraceError | None = None
@@ -98,7 +88,6 @@ class Run:
         self._growth = StateGrowth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
         self._stop_signalled = False
-        self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         if any(isinstance(sink, ConsoleSink) for sink in start.bundle.sinks.values()):
             check_standard_output()
         clear_requests(start.log.folder)
@@ -106,19 +95,17 @@ class Run:
         if reporter is not None:
             reporter.starting(slowly=starts_slowly())
         spark = session(settings.master, debug=debug)
-        self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
-        self._tables = LookupTables(start, spark, self._say)
-        self._batches = SparkBatches(start, spark, self._say)
+        self._work = SparkWork(start, spark, pace, settings.keep_epochs, self._say)
         self._stall = StallWatcher(
-            self._scratch,
+            self._work.scratch,
             settings.stall_after,
             self._reported_epoch,
             lambda: task_counts(spark, self._query),
         )
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         try:
-            self._query = uninterrupted(lambda: self._launch(spark), lambda: None)
-            self._tables.start_refreshing()
+            self._query = uninterrupted(self._work.launch, lambda: None)
+            self._work.tables.start_refreshing()
             if reporter is not None:
                 reporter.started(self)
                 for warning in self._may_lose():
@@ -126,7 +113,9 @@ class Run:
             self._stall.begin(self._on_stall)
             self._watcher.start()
         except BaseException:
-            self._give_up(spark)
+            self._work.stop_begun()
+            self._stall.close()
+            self._work.close()
             raise
 
     def __repr__(self) -> str:
@@ -168,11 +157,21 @@ class Run:
         return {name: sink.guarantee for name, sink in self._start.bundle.sinks.items()}
 
     @property
+    def addresses(self) -> Mapping[str, str]:
+        """By input: where it listens for clients ("listen:"), as soon as it does."""
+        return self._waits.addresses
+
+    @property
+    def guarantee(self) -> JobGuarantee:
+        """What the job guarantees if it is killed: the whole, each input and output, and why."""
+        return offered(self._start.bundle.sources, self._start.bundle.sinks)
+
+    @property
     def status(self) -> Status:
         """Whether it runs, how far it has come, and what is wrong."""
         stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
         waiting = self._waits.warnings if self._state == "running" else ()
-        warnings = (*stalled, *waiting, *self._may_lose(), *self._tables.warnings)
+        warnings = (*stalled, *waiting, *self._may_lose(), *self._work.tables.warnings)
         warnings += self._growth.warnings
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).warnings
@@ -191,7 +190,7 @@ class Run:
         if self._latest is None:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
-        return progress_of(self._latest, _phases(spark))
+        return progress_of(self._latest, dict(spark["durationMs"]) if spark else {})
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
@@ -207,6 +206,17 @@ class Run:
     def output(self, name: str) -> pa.Table:
         """All rows that a "collect:" output has received so far."""
         return collected(self.folder, name)
+
+    def to_spark(self, output: str, *, streaming: bool = False) -> DataFrame:
+        """The rows of a "files:" or "collect:" output as a Spark DataFrame: see `hr.to_spark`."""
+        sink = self._start.bundle.sinks.get(output)
+        if not isinstance(sink, FilesSink):
+            raise OutputError(
+                "HR-SPARK-008",
+                f"there is no output {output!r} of files",
+                'Name an output that is written to "files:" or "collect:".',
+            )
+        return to_spark(sink.target, streaming=streaming)
 
     # what can be done with it
 
@@ -256,7 +266,8 @@ class Run:
 
     def catch_up(self) -> None:
         """Block until everything that is there has been processed; raises what it failed with."""
-        self._tables.refresh()
+        self._work.tables.refresh()
+        self._work.frames.catch_up()
         try:
             self._query.processAllAvailable()
         except Exception as error:
@@ -279,47 +290,12 @@ class Run:
 
     # the query
 
-    def _launch(self, spark: Any) -> Any:
-        point("start.launch")
-        activate(spark)
-        start, pace = self._start, self._pace
-        nodes = self._tables.first() | self._batches.first()
-        program = replace(self._program, nodes={**self._program.nodes, **nodes})
-        cargo = PickledBundle.pack(replace(start.bundle, program=program))
-        name, keep = self._query_name, self._settings.keep_epochs
-        sign = str(heartbeat(self._scratch))
-        binding = Binding(name, cargo, self.folder, start.token, pace, keep, sign)
-        with configured(spark):
-            spark.dataSource.register(data_source(binding))
-            frame = spark.readStream.format(name).load()
-            for level in range(1, self._program.depth + 1):
-                shuffled = frame.repartitionById(pace.tasks, "task")
-                frame = shuffled.mapInArrow(Level(cargo, level), DDL)
-            writer = frame.writeStream.format(name).queryName(name)
-            query = writer.option("checkpointLocation", f"file://{self._scratch}").start()
-        point("start.query")
-        return query
-
-    def _give_up(self, spark: Any) -> None:
-        """End what a start has begun that did not get to its end."""
-        with suppress(Exception):  # Spark may be gone
-            for query in spark.streams.active:
-                if query.name == self._query_name:
-                    query.stop()
-        self._stall.close()
-        self._tables.close()
-        self._batches.close()
-        self._clear()
-
-    def _clear(self) -> None:
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        heartbeat(self._scratch).unlink(missing_ok=True)
-
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
         try:
             while self._state == "running":
                 self._check_fence()
+                self._work.frames.check()
                 self._follow()
                 active = self._query.isActive  # asked once: it may fail at any moment
                 error = None if active else self._query.exception()
@@ -341,9 +317,7 @@ class Run:
             with suppress(Exception):  # it may be over, and Spark too
                 self._query.stop()
         finally:
-            self._tables.close()
-            self._batches.close()
-            self._clear()
+            self._work.close()
 
     def _check_fence(self) -> None:
         """Another driver may have taken the folder: a commit would find out, but none may come."""
@@ -413,7 +387,7 @@ class Run:
         self._finish("failed")
 
     def _finish(self, state: str) -> None:
-        self._batches.give_core()  # before it is known that another run may begin
+        self._work.batches.give_core()  # before it is known that another run may begin
         self._stall.close()
         with suppress(OSError):
             stall.note(self.folder, None, 0)
@@ -424,7 +398,3 @@ class Run:
                 if self._reporter is not None:
                     self._reporter.finished(self)
             self._changed.notify_all()
-
-
-def _phases(spark: Any) -> Mapping[str, float]:
-    return dict(spark["durationMs"]) if spark else {}

@@ -31,7 +31,7 @@ from headrace.sinks.durable import named
 from headrace.task.dead_letters import user_trace
 
 FOLDER = "batches"
-_REQUEST, _RESULT, _FAILURE = ".asked", ".given", ".failed"
+REQUEST, RESULT, FAILURE = ".asked", ".given", ".failed"
 _STEP = b"headrace.step"
 _POLL = 0.01  # seconds
 _LONGEST = 0.05  # seconds that a task sleeps before it looks again
@@ -54,21 +54,21 @@ class DriverCall:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         place = Path(self.folder) / f"{self.token}-{uuid.uuid4().hex}"
-        _write_rows(place.with_suffix(_REQUEST), rows.replace_schema_metadata({_STEP: self.step}))
+        write_rows(place.with_suffix(REQUEST), rows.replace_schema_metadata({_STEP: self.step}))
         try:
             return self._answer(place)
         finally:
-            for suffix in (_REQUEST, _RESULT, _FAILURE):
+            for suffix in (REQUEST, RESULT, FAILURE):
                 place.with_suffix(suffix).unlink(missing_ok=True)
 
     def _answer(self, place: Path) -> pa.Table:
         pause = _POLL
         while True:
-            waiting = place.with_suffix(_REQUEST).exists()  # it goes when the answer is there
-            if place.with_suffix(_RESULT).exists():
-                return _read(place.with_suffix(_RESULT))
-            if place.with_suffix(_FAILURE).exists():
-                failed = json.loads(place.with_suffix(_FAILURE).read_text())
+            waiting = place.with_suffix(REQUEST).exists()  # it goes when the answer is there
+            if place.with_suffix(RESULT).exists():
+                return read_rows(place.with_suffix(RESULT))
+            if place.with_suffix(FAILURE).exists():
+                failed = json.loads(place.with_suffix(FAILURE).read_text())
                 failure = SparkFailure(failed["reason"])
                 failure.add_note(failed["trace"])
                 raise failure
@@ -130,27 +130,22 @@ class SparkBatches:
             _running.add(self)
 
     def _answer_all(self) -> None:
-        for request in self._folder.glob(f"{self._token}-*{_REQUEST}"):
-            if self._worker.over:
-                return
-            try:
-                self._answer(request)
-            finally:
-                request.unlink(missing_ok=True)  # also without an answer: nobody waits for ever
+        requests = self._folder.glob(f"{self._token}-*{REQUEST}")
+        self._worker.answer_each(requests, self._answer)
 
     def _answer(self, request: Path) -> None:
         try:
-            rows = _read(request)
+            rows = read_rows(request)
             result = self._transformed(rows)
         except BaseException as error:  # a function may call sys.exit
             if self._worker.over:  # it was cancelled, and so is the task
                 return
             failed = {"reason": reason(error), "trace": user_trace(error)}
-            _replace(
-                request.with_suffix(_FAILURE), lambda path: path.write_text(json.dumps(failed))
+            replace_file(
+                request.with_suffix(FAILURE), lambda path: path.write_text(json.dumps(failed))
             )
         else:
-            _write_rows(request.with_suffix(_RESULT), result)
+            write_rows(request.with_suffix(RESULT), result)
 
     def _transformed(self, rows: pa.Table) -> pa.Table:
         _, what = self._steps[rows.schema.metadata[_STEP].decode()]
@@ -161,21 +156,21 @@ class SparkBatches:
             )
 
 
-def _write_rows(path: Path, rows: pa.Table) -> None:
+def write_rows(path: Path, rows: pa.Table) -> None:
     def write(fresh: Path) -> None:
         with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
             writer.write_table(rows)
 
-    _replace(path, write)
+    replace_file(path, write)
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Write `path` so that a reader sees all of it or nothing."""
     with named(path), replacing(path) as fresh:
         write(fresh)
 
 
-def _read(path: Path) -> pa.Table:
+def read_rows(path: Path) -> pa.Table:
     with pa.OSFile(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
 

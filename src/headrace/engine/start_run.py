@@ -15,11 +15,12 @@ from headrace.engine import jvm
 from headrace.engine.card import reporter_for
 from headrace.engine.interrupts import acting, die_of, say_stopped
 from headrace.engine.run import Run
-from headrace.engine.session import cores, in_process
+from headrace.engine.session import cores, in_process, session
 from headrace.errors import RunError
 from headrace.inspect.progress import Progress
 from headrace.plan.program import Drafted, build
 from headrace.settings import Settings
+from headrace.sinks.on_driver import is_driver_output
 
 
 def run(
@@ -76,6 +77,8 @@ def run(
         reporter = None if quiet else reporter_for(program.name)
         if reporter is not None and not in_process(settings.master):
             reporter.starting()  # a cluster must be asked how many cores it has
+        if any(is_driver_output(write.uri) for write in program.outputs()):
+            session(settings.master, debug=debug)  # a start may have to deliver what was promised
         tasks = settings.parallelism or cores(settings.master, debug)
         start = prepare(
             program,

@@ -47,24 +47,25 @@ Ids = Mapping[str, str]
 def open_inputs(
     program: Program, folder: str, until: str | None, clock: Clock, ids: Ids
 ) -> dict[str, Source]:
-    sources: dict[str, Source] = {}
-    for r in program.sources():
-        with written_at(r.site):
-            sources[r.name] = open_source(
-                r.uri,
-                r.declared or r.schema,
-                r.format,
-                r.options,
-                folder=folder,
-                name=r.name,
-                key=ids[r.name],
-                until=until,
-                clock=clock,
-                time=_time_column(r),
-                guessed=r.guessed,
-                used=r.schema.names,
-            )
-    return sources
+    return {r.name: open_input(r, folder, until, clock, ids[r.name]) for r in program.sources()}
+
+
+def open_input(r: Read, folder: str, until: str | None, clock: Clock, id: str) -> Source:
+    with written_at(r.site):
+        return open_source(
+            r.uri,
+            r.declared or r.schema,
+            r.format,
+            r.options,
+            folder=folder,
+            name=r.name,
+            key=id,
+            until=until,
+            clock=clock,
+            time=_time_column(r),
+            guessed=r.guessed,
+            used=r.schema.names,
+        )
 
 
 def _time_column(read: Read) -> str | None:
@@ -159,9 +160,14 @@ def describe_outputs(
     sinks: Mapping[str, Sink], ids: Ids, stored: Mapping[str, OutputFacts]
 ) -> dict[str, OutputFacts]:
     """With the last epoch in which each had rows, according to the last manifest."""
-    last = {facts.id: facts.last for facts in stored.values()}
+    before = {facts.id: facts for facts in stored.values()}
+
+    def last(name: str, sink: Sink) -> int:
+        facts = before.get(ids[name])
+        return facts.last if facts is not None and sink.knows(facts.about) else 0
+
     return {
-        name: OutputFacts(ids[name], sink.describe(), last.get(ids[name], 0))
+        name: OutputFacts(ids[name], sink.describe(), last(name, sink))
         for name, sink in sinks.items()
         if name in ids
     }

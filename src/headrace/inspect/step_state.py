@@ -8,10 +8,8 @@ by way of the newest manifest, so it is whole and of one epoch, whatever the job
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.chunk import HASH, plain_type
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import MAX_TIME, MIN_TIME, Moment, moment_millis
 from headrace.driver.start import folder_of
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
@@ -37,7 +35,6 @@ from headrace.state.spec import GONE
 from headrace.state.store import SlotState, open_table
 from headrace.state.table import KeyedTable, TableSpec
 
-Moment = datetime | int | str
 Tables = Mapping[str, KeyedTable]
 
 
@@ -118,7 +115,7 @@ class StepState:
                 f"{self.name!r} stores nothing by time",
                 "Only windows and joins can be cut by time; use get, top or sql.",
             )
-        lo, hi = (_millis(m, self._now()) for m in (since, until))
+        lo, hi = (moment_millis(m, self._now()) for m in (since, until))
         if lo >= hi:
             raise StateError(
                 "HR-STATE-032",
@@ -287,32 +284,6 @@ def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
         return pc.is_null(column)
     odd = isinstance(value.as_py(), float) and value.as_py() != value.as_py()
     return pc.is_nan(column) if odd else pc.equal(column, value)
-
-
-def _millis(moment: Moment, now: int) -> int:
-    """A moment in ms; "21:00" is on the day of `now`."""
-    if isinstance(moment, int):
-        return moment
-    if isinstance(moment, datetime):
-        at = moment
-    else:
-        try:
-            at = _read(moment, now)
-        except ValueError as error:
-            raise StateError(
-                "HR-STATE-032",
-                f"{moment!r} is not a time",
-                'Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
-            ) from error
-    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
-
-
-def _read(text: str, now: int) -> datetime:
-    text = re.sub(r"(^|[ T])(\d):", r"\g<1>0\2:", text)  # people write "9:00"
-    if "-" in text:
-        return datetime.fromisoformat(text)
-    day = datetime.fromtimestamp(now / 1_000, UTC).date()
-    return datetime.combine(day, time.fromisoformat(text), UTC)
 
 
 _PATIENCE = 3  # a file may be merged away between reading its name and opening it

@@ -7,7 +7,7 @@ end has nothing but its trigger. Each reason is a function over the `WhyCase`, a
 from __future__ import annotations
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.driver.start_checks import never_fires
+from headrace.driver.never_firing import never_fires
 from headrace.inspect.progress import moment, span
 from headrace.inspect.why_case import Reason, Reasons, WhyCase
 from headrace.ops.window.assigners import Everything

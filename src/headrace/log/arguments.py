@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from headrace.clock import Clock, Duration, SystemClock, millis
+from headrace.clock import Clock, Duration, SystemClock, millis, millis_from
 from headrace.errors import LogError
 from headrace.files import remote_scheme
 from headrace.log.topic import MOST_VERSIONS, Topic, new_id, segment_size
@@ -21,6 +23,7 @@ from headrace.schema import schema_of
 
 _MOST = 2**63 - 1
 _LONGEST_NAME = 10_000  # bytes
+_BROKERS = re.compile(r"kafka:.*|[\w.-]+:\d+(,[\w.-]+:\d+)*")  # what nobody calls a folder
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -37,7 +40,11 @@ def folder_of(root: Any) -> Path:
     if elsewhere := remote_scheme(os.fsdecode(path)):
         hint = f"{elsewhere} is not a folder of this machine: give the path of one."
         raise _unusable(f"the log's folder {root!r}", hint)
-    return Path(os.fsdecode(path)).absolute()
+    folder = Path(os.fsdecode(path)).absolute()
+    if _BROKERS.fullmatch(os.fsdecode(path)) and not folder.exists():
+        hint = 'Write "kafka://host:9092" for Kafka, or give the path of a folder.'
+        raise _unusable(f"the log's folder {root!r}", hint)
+    return folder
 
 
 def patience_of(patience: Duration) -> float:
@@ -86,6 +93,20 @@ def check_offset(offset: Any) -> None:
             f"{offset!r} is not an offset",
             "An offset is a whole number: the records of a partition are counted from 0.",
         )
+
+
+def ms_of(moment: datetime | int | str) -> int:
+    """Milliseconds of a moment as users give it: of a time without a zone, as UTC."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            hint = 'Write "2026-01-31T00:00:00Z", or give a datetime.'
+            raise _unusable(f"the moment {moment!r}", hint) from None
+    if isinstance(moment, datetime):
+        return millis_from(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    check_moment(moment)
+    return moment
 
 
 def check_retry(producer: Any, sequence: Any) -> None:

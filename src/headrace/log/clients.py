@@ -3,9 +3,9 @@
 The public classes (`producer.py`, `consumer.py`) hold the meaning that is the same for every log:
 when records are acknowledged, what is committed, how records are iterated. What a log does by its
 own means is behind `ProducerClient` and `ConsumerClient`: the embedded log's are in
-`embedded_clients.py`. A log elsewhere adds a scheme to `SCHEMES`: a module with the functions
-`open_producer(place, **options)` and `open_consumer(place, subscription, **options)`, imported
-when it is first needed. Nothing here touches a file.
+`embedded_producer.py` and `embedded_consumer.py`. A log elsewhere adds a scheme to `SCHEMES`: a
+module with the functions `open_producer(place, **options)` and `open_consumer(place, subscription,
+**options)`, imported when it is first needed. Nothing here touches a file.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.clock import Duration, millis
 from headrace.errors import LogError
-from headrace.log.arguments import check_offset
+from headrace.log.arguments import check_offset, is_whole, ms_of
 from headrace.log.clients import (
     ConsumerRecord,
     PolledBatch,
@@ -74,7 +74,7 @@ class Consumer:
     def poll(self, timeout: Duration = "1s", max_rows: int = _MOST) -> PolledBatch | None:
         """The next records of one partition, at most `max_rows`; None if none came in time."""
         self._check()
-        if max_rows < 1:
+        if not is_whole(max_rows) or max_rows < 1:
             raise LogError("HR-LOG-019", f"cannot use max_rows={max_rows!r}", "Give 1 or more.")
         self._rewind()
         return self._poll(millis(timeout) / 1_000, max_rows)
@@ -168,11 +168,12 @@ class Consumer:
         self._forget(place, offset)
         self._client.seek(place, offset)
 
-    def seek_to_time(self, moment: datetime | int) -> dict[TopicPartition, int]:
+    def seek_to_time(self, moment: datetime | int | str) -> dict[TopicPartition, int]:
         """Go on, in every partition that is read now, with the first record appended at or after a
-        moment: a datetime, or milliseconds since 1970. The offsets."""
+        moment: a datetime or its ISO text (UTC if it names no zone), or milliseconds since 1970.
+        The offsets."""
         self._check()
-        ms = round(moment.timestamp() * 1_000) if isinstance(moment, datetime) else moment
+        ms = ms_of(moment)
         offsets = {at: self._client.offset_for_time(at, ms) for at in self._client.assignment()}
         for place, offset in offsets.items():
             self._forget(place, offset)

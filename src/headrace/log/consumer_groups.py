@@ -15,119 +15,28 @@ a clock that only this boot of the machine has, or when its process is gone.
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import secrets
 import shutil
-import struct
-import time
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 from headrace.errors import LogError
-from headrace.files import (
-    close_lock,
-    file_name,
-    lock_files,
-    make_folder,
-    replace_durably,
-    sync_folder,
-)
-from headrace.log.assignment import assign
+from headrace.files import file_name, make_folder, sync_folder
 from headrace.log.clients import TopicPartition
 from headrace.log.contract import unreadable
-from headrace.log.head import boot_id
+from headrace.log.group_membership import CommittedOffset, GroupMember, Membership, Offsets
+from headrace.log.heartbeats import Heartbeat, has_stopped
 from headrace.log.lock import locked
+from headrace.log.sealed import load_sealed, store_sealed
 from headrace.state.faults import point
 
 FOLDER = ".groups"
 FORMAT = 1
 _NAME_MAX = 255  # bytes of a folder's name
-_BEAT = struct.Struct("<16sqI")
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A committed offset, and the topic that it is of: one made again has another id."""
-
-    id: str
-    offset: int
-
-
-Offsets: TypeAlias = dict[TopicPartition, CommittedOffset]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A consumer that is in the group."""
-
-    topics: tuple[str, ...]
-    session_ms: int
-    pid: int
-    host: str
-
-
-@dataclass(slots=True)
-class Membership:
-    """Who is in a group, and who holds what."""
-
-    generation: int = 0
-    members: dict[str, GroupMember] = field(default_factory=dict)
-    partitions: dict[str, tuple[str, int]] = field(default_factory=dict)  # topic: id, how many
-    holders: dict[TopicPartition, tuple[str, int]] = field(
-        default_factory=dict
-    )  # member, generation
-    targets: dict[TopicPartition, str] = field(default_factory=dict)
-
-    def rebalance(self) -> None:
-        """A new generation, with targets for the members that there are now."""
-        self.generation += 1
-        read = {topic for member in self.members.values() for topic in member.topics}
-        self.partitions = {t: p for t, p in self.partitions.items() if t in read}
-        self.holders = {
-            place: held
-            for place, held in self.holders.items()
-            if held[0] in self.members
-            and place.partition < self.partitions.get(place.topic, ("", 0))[1]
-        }
-        current = self.targets | {place: held[0] for place, held in self.holders.items()}
-        self.targets = assign(
-            {name: member.topics for name, member in self.members.items()},
-            {topic: count for topic, (_, count) in self.partitions.items()},
-            current,
-        )
-
-    def of(self, member: str) -> dict[TopicPartition, int]:
-        """What a member holds, and since which generation."""
-        return {p: since for p, (name, since) in self.holders.items() if name == member}
-
-    def dump(self) -> dict[str, Any]:
-        return {
-            "generation": self.generation,
-            "members": {
-                name: [list(m.topics), m.session_ms, m.pid, m.host]
-                for name, m in self.members.items()
-            },
-            "partitions": self.partitions,
-            "holders": [[*place, *held] for place, held in self.holders.items()],
-            "targets": [[*place, name] for place, name in self.targets.items()],
-        }
-
-    @classmethod
-    def load(cls, data: Mapping[str, Any]) -> Membership:
-        return cls(
-            data["generation"],
-            {n: GroupMember(tuple(t), s, p, h) for n, (t, s, p, h) in data["members"].items()},
-            {topic: (id, count) for topic, (id, count) in data["partitions"].items()},
-            {TopicPartition(t, p): (name, since) for t, p, name, since in data["holders"]},
-            {TopicPartition(t, p): name for t, p, name in data["targets"]},
-        )
 
 
 class GroupFiles:
@@ -150,11 +59,11 @@ class GroupFiles:
         return found.st_ino, found.st_mtime_ns
 
     def membership(self) -> Membership:
-        data = _load(self.folder / "members")
+        data = load_sealed(self.folder / "members", FORMAT, _damaged)
         return Membership() if data is None else Membership.load(data)
 
     def offsets(self) -> Offsets:
-        data = _load(self.folder / "offsets")
+        data = load_sealed(self.folder / "offsets", FORMAT, _damaged)
         if data is None:
             return {}
         return {
@@ -265,7 +174,7 @@ class GroupFiles:
     def _store_offsets(self, offsets: Offsets) -> None:
         rows = [[*place, o.id, o.offset] for place, o in sorted(offsets.items())]
         point("log.group.offsets")
-        _store(self.folder / "offsets", {"offsets": rows})
+        store_sealed(self.folder / "offsets", FORMAT, {"offsets": rows})
 
     def _refuse_active(self, state: Membership, verb: str) -> None:
         if state.members:
@@ -291,7 +200,7 @@ class GroupFiles:
             yield state
             if state.dump() != before:
                 point("log.group.members")
-                _store(self.folder / "members", state.dump())
+                store_sealed(self.folder / "members", FORMAT, state.dump())
             for name in before["members"].keys() - state.members.keys():
                 self._beat(name).unlink(missing_ok=True)
 
@@ -310,47 +219,7 @@ class GroupFiles:
         return self.folder / f"{member}.beat"
 
     def _is_dead(self, name: str, member: GroupMember) -> bool:
-        try:
-            fd = os.open(self._beat(name), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-        lock_files.add(fd)
-        try:
-            with suppress(BlockingIOError):
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return True  # its process is gone, and the lock with it
-            boot, at, crc = _BEAT.unpack(os.pread(fd, _BEAT.size, 0))
-        except struct.error:
-            return False  # it is being written
-        finally:
-            close_lock(fd)
-        if crc != zlib.crc32(_BEAT.pack(boot, at, 0)):
-            return False
-        return bool(boot != boot_id() or now_ms() - at > member.session_ms)
-
-
-class Heartbeat:
-    """A member's file; its lock shows that the process lives, its content when it last said so."""
-
-    def __init__(self, path: Path, member: str) -> None:
-        self.member = member
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        lock_files.add(self._fd)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        self.beat()
-
-    def beat(self) -> None:
-        packed = _BEAT.pack(boot_id(), now_ms(), 0)
-        boot, at, _ = _BEAT.unpack(packed)
-        os.pwrite(self._fd, _BEAT.pack(boot, at, zlib.crc32(packed)), 0)
-
-    def close(self) -> None:
-        close_lock(self._fd)
-
-
-def now_ms() -> int:
-    """Milliseconds of a clock that nobody sets, the same in all processes since the boot."""
-    return time.monotonic_ns() // 1_000_000
+        return has_stopped(self._beat(name), member.session_ms)
 
 
 def group_names(root: Path) -> list[str]:
@@ -413,36 +282,9 @@ def fenced(group: str, place: TopicPartition | None = None) -> LogError:
     )
 
 
-def _load(path: Path) -> dict[str, Any] | None:
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-    try:
-        data: dict[str, Any] = json.loads(raw)
-        if data.pop("crc") != _crc(data):
-            raise ValueError("checksum")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogError(
-            "HR-LOG-011",
-            f"the file '{path}' of a consumer group is damaged",
-            "Restore it from a copy; or remove the group's folder, and set its offsets again.",
-        ) from error
-    if data["format"] != FORMAT:
-        raise LogError(
-            "HR-LOG-014",
-            f"'{path}' has format {data['format']}, this version reads {FORMAT}",
-            "Use the version of headrace that wrote it, or a later one.",
-        )
-    return data
-
-
-def _store(path: Path, content: Mapping[str, Any]) -> None:
-    data = {"format": FORMAT, **content}
-    replace_durably(path, json.dumps({**data, "crc": _crc(data)}).encode())
-
-
-def _crc(data: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
+def _damaged(path: Path) -> LogError:
+    return LogError(
+        "HR-LOG-011",
+        f"the file '{path}' of a consumer group is damaged",
+        "Restore it from a copy; or remove the group's folder, and set its offsets again.",
+    )

@@ -13,8 +13,9 @@ from typing import Any
 from headrace.errors import LogError
 from headrace.log.arguments import check_moment, check_offset
 from headrace.log.clients import TopicPartition
-from headrace.log.consumer_groups import CommittedOffset, GroupFiles, group_names
+from headrace.log.consumer_groups import GroupFiles, group_names
 from headrace.log.contract import TopicInfo
+from headrace.log.group_membership import CommittedOffset
 
 
 @dataclass(frozen=True, slots=True)

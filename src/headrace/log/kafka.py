@@ -7,9 +7,12 @@ refuses, or does not answer, is a LogError; nothing is written here.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any
 
 from headrace.connect.extras import needed
 from headrace.errors import LogError, did_you_mean
+from headrace.log.forks import left_to_parent
 
 PORT = 9092  # of a broker that is named without one
 PATIENCE = 10.0  # seconds for an answer when a job starts
@@ -28,10 +32,21 @@ OURS = frozenset({
     "enable.auto.offset.store", "auto.offset.reset", "enable.partition.eof", "isolation.level",
     "transactional.id", "enable.idempotence", "acks", "request.required.acks",
 })  # fmt: skip
-_QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 2_000}
+_client = logging.getLogger("headrace.kafka.client")
+_client.addHandler(logging.NullHandler())
+_client.propagate = False
+
+
+def _ignore(error: object) -> None:
+    return None
+
+
+# Errors are raised, or waited for: no thread of the client prints them.
+_QUIET = {"log_level": 0, "logger": _client, "error_cb": _ignore}
+_SOON = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 2_000}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_REFUSING = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
-             "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")  # fmt: skip
+_REFUSING = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
+_GRACE, _SLICE = 2.0, 0.1  # seconds: a connection may be refused and the next one not
 
 
 class Properties(dict[str, Any]):
@@ -52,7 +67,7 @@ class Cluster:
 
     def config(self, **more: Any) -> dict[str, Any]:
         """The configuration of a client."""
-        return {"bootstrap.servers": self.brokers, **_QUIET, **self.properties, **more}
+        return {"bootstrap.servers": self.brokers, **_QUIET, **_SOON, **self.properties, **more}
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -143,7 +158,7 @@ def library(what: str = "Kafka") -> Any:
     return needed("confluent_kafka", "kafka", what)
 
 
-def _admin_module() -> Any:
+def admin_module() -> Any:
     return needed("confluent_kafka.admin", "kafka", "Kafka")
 
 
@@ -162,22 +177,50 @@ def made(kind: Any, config: dict[str, Any]) -> Any:
     )
 
 
-class _Admin:
+class Admin:
     """A client that asks; it remembers what its connections last complained about."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.complaint: Any = None
+        self._refused: Any = None  # of the complaints since the last answer: that of a refusal
         config = config | {"error_cb": self._complain}
-        self.client = made(_admin_module().AdminClient, config)
+        self.client = made(admin_module().AdminClient, config)
+        left_to_parent(self)
 
     def _complain(self, error: Any) -> None:
         if error.name() != "_ALL_BROKERS_DOWN":
             self.complaint = error
+        if is_refusal(error):
+            self._refused = error
+
+    def refusal(self) -> Any:
+        """What connections say that are refused; requests just get no answer then."""
+        self.client.poll(0)  # complaints are heard only then
+        return self._refused
+
+    def answer(self, asked: Any) -> Any:
+        """The answer to a question; no longer waited for when connections are refused."""
+        end = time.monotonic() + _GRACE
+        while not asked.done() and not (time.monotonic() > end and self.refusal()):
+            with suppress(TimeoutError):
+                asked.result(_SLICE)
+        if not asked.done():
+            raise library().KafkaException(self._refused)
+        found = asked.result()
+        self._refused = None
+        return found
+
+
+def is_refusal(error: Any) -> bool:
+    """Whether the brokers know the client, or not, and do not let it; or it does not trust them."""
+    name = error.name()
+    distrust = name == "_SSL" and "certificate" in error.str()  # others pass, as brokers start
+    return distrust or name in _REFUSING or "AUTHORIZATION_FAILED" in name
 
 
 @lru_cache(maxsize=16)
-def _shared_admin(pid: int, key: tuple[Any, ...], config: _Config) -> _Admin:
-    return _Admin(config.content)
+def _admin_of(pid: int, key: tuple[Any, ...], config: _Config) -> Admin:
+    return Admin(config.content)
 
 
 class _Config:
@@ -193,16 +236,18 @@ class _Config:
         return 0
 
 
-def _admin(cluster: Cluster) -> _Admin:
-    return _shared_admin(os.getpid(), cluster.key, _Config(cluster.config()))
+def shared_admin(cluster: Cluster) -> Admin:
+    """The client of this process that asks the cluster."""
+    return _admin_of(os.getpid(), cluster.key, _Config(cluster.config()))
 
 
 def describe(cluster: Cluster, topic: str, timeout: float = PATIENCE) -> TopicFacts:
     """The topic as it is now; HR-KAFKA-002 if there is none, HR-KAFKA-001 without an answer."""
-    admin = _admin(cluster)
+    admin = shared_admin(cluster)
     topics = library().TopicCollection([topic])
     try:
-        about = admin.client.describe_topics(topics, request_timeout=timeout)[topic].result()
+        asked = admin.client.describe_topics(topics, request_timeout=timeout)[topic]
+        about = admin.answer(asked)
     except library().KafkaException as cause:
         raise _refused(cluster, topic, cause, admin) from cause
     return TopicFacts(str(about.topic_id), tuple(sorted(p.id for p in about.partitions)))
@@ -219,18 +264,18 @@ def offsets(
 ) -> dict[int, int]:
     """By partition: the "earliest" offset, the "latest" (of what is committed, if only that is
     read), or that of the first record at a time in milliseconds (-1 if there is none)."""
-    kafka, spec = library(), _admin_module().OffsetSpec
+    kafka, spec = library(), admin_module().OffsetSpec
     wanted = {"earliest": spec.earliest, "latest": spec.latest}.get(str(at))
     asked = wanted() if wanted else spec.for_timestamp(at)
     level = kafka.IsolationLevel
-    admin = _admin(cluster)
+    admin = shared_admin(cluster)
     try:
         answers = admin.client.list_offsets(
             {kafka.TopicPartition(topic, p): asked for p in partitions},
             isolation_level=level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
             request_timeout=timeout,
         )
-        return {tp.partition: int(answer.result().offset) for tp, answer in answers.items()}
+        return {tp.partition: int(admin.answer(a).offset) for tp, a in answers.items()}
     except kafka.KafkaException as cause:
         raise _refused(cluster, topic, cause, admin) from cause
 
@@ -245,7 +290,7 @@ def is_passing(cause: LogError) -> bool:
     return cause.code == "HR-KAFKA-001"
 
 
-def _refused(cluster: Cluster, topic: str, cause: Exception, admin: _Admin) -> LogError:
+def _refused(cluster: Cluster, topic: str, cause: Exception, admin: Admin) -> LogError:
     error = cause.args[0]
     if error.name() == "UNKNOWN_TOPIC_OR_PART":
         return LogError(
@@ -253,15 +298,10 @@ def _refused(cluster: Cluster, topic: str, cause: Exception, admin: _Admin) -> L
             f"there is no topic {topic!r} at {cluster.brokers}",
             f"{_others(topic, admin)}Create the topic first, with the tools of Kafka.",
         )
-    complaint = admin.complaint
-    for one in (error, complaint):
-        if one is not None and one.name() in _REFUSING:
-            return LogError(
-                "HR-KAFKA-006",
-                f"Kafka at {cluster.brokers} refuses this client: {one.str()}",
-                "Check security_protocol, sasl_mechanism, the user and the password, the "
-                "certificates, and what the user may do.",
-            )
+    complaint, refusal = admin.complaint, admin.refusal()
+    for one in (error, refusal):
+        if one is not None and is_refusal(one):
+            return no_admission(cluster, one.str())
     said = (complaint or error).str()
     return LogError(
         "HR-KAFKA-001",
@@ -270,7 +310,17 @@ def _refused(cluster: Cluster, topic: str, cause: Exception, admin: _Admin) -> L
     )
 
 
-def _others(topic: str, admin: _Admin) -> str:
+def no_admission(cluster: Cluster, said: str) -> LogError:
+    """The error of a client that the cluster does not let in, or not do what it must."""
+    return LogError(
+        "HR-KAFKA-006",
+        f"Kafka at {cluster.brokers} refuses this client: {said}",
+        "Check security_protocol, sasl_mechanism, the user and the password, the "
+        "certificates, and what the user may do.",
+    )
+
+
+def _others(topic: str, admin: Admin) -> str:
     try:
         names = sorted(n for n in admin.client.list_topics(timeout=2).topics if n[:2] != "__")
     except library().KafkaException:

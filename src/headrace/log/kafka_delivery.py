@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,8 +26,9 @@ import pyarrow as pa
 from headrace.errors import OutputError
 from headrace.log import kafka_topics
 from headrace.log.kafka import PATIENCE, Cluster, library
+from headrace.log.kafka_errors import is_gone, unwrapped
 from headrace.log.kafka_produce import flush, produce, purged, throughput
-from headrace.log.kafka_topics import UNHEARD, Patience, is_gone
+from headrace.log.kafka_topics import Patience
 from headrace.state.faults import point
 
 EPOCHS = "headrace-epochs-"  # followed by a job's identity: the topic of its epochs; at rest
@@ -196,7 +196,6 @@ class JobTransactions:
             create_epochs(self._cluster, self._job)
         limits = [d.max_bytes for d in deliveries]
         ours = {
-            **UNHEARD,
             **throughput(limits),
             **self._tuning,
             "transactional.id": f"{ID}{self._job}",
@@ -254,23 +253,12 @@ class PlainProducer:
 
     def _deliver(self, delivery: Delivery) -> None:
         limits = throughput([delivery.max_bytes])
-        ours = {**UNHEARD, **limits, **self._tuning, "enable.idempotence": True}
+        ours = {**limits, **self._tuning, "enable.idempotence": True}
         producer = library().Producer(self._cluster.config(**ours))
         failed: list[Any] = []
         for table in delivery.tables():
             produce(producer, delivery.topic, table, failed)
         flush(producer, failed)
-
-
-@contextmanager
-def unwrapped() -> Iterator[None]:
-    """The library raises a fatal error in the middle of its callbacks, which then fail."""
-    try:
-        yield
-    except SystemError as cause:
-        if isinstance(cause.__cause__, library().KafkaException):
-            raise cause.__cause__ from cause
-        raise
 
 
 def _is_interrupted(error: Any) -> bool:

@@ -7,8 +7,10 @@ holds nothing up. Of several that wait the newest counts.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
+from headrace.log.forks import left_to_parent
 from headrace.log.kafka import Cluster, library
 
 CLOSING = 5.0  # seconds for the last commit
@@ -22,9 +24,10 @@ class GroupCommitter:
         self._consumer = self._kafka.Consumer(
             cluster.config(**{"group.id": group, "enable.auto.commit": False})
         )
+        left_to_parent(self)
         self._news = threading.Condition()
         self._next: dict[int, int] | None = None
-        self._closing = False
+        self._closing, self._until = False, 0.0  # until then the last commit is tried again
         self._thread = threading.Thread(target=self._run, name="headrace-kafka-group", daemon=True)
         self._thread.start()
 
@@ -37,7 +40,7 @@ class GroupCommitter:
     def close(self) -> None:
         """Commit what waits, if the cluster answers, and end."""
         with self._news:
-            self._closing = True
+            self._closing, self._until = True, time.monotonic() + CLOSING - _PAUSE
             self._news.notify()
         self._thread.join(CLOSING)
 
@@ -58,6 +61,7 @@ class GroupCommitter:
             self._consumer.commit(offsets=places, asynchronous=False)
         except self._kafka.KafkaException:
             with self._news:
-                if self._next is None and not self._closing:
+                again = not self._closing or time.monotonic() < self._until
+                if self._next is None and again:
                     self._next = offsets
                     self._news.wait(_PAUSE)

@@ -8,18 +8,24 @@ fetched ahead is used. A broker that is gone is waited for.
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from headrace.log.kafka import Cluster, library
+from headrace.log.kafka import Cluster
+from headrace.log.kafka_fetch import (
+    ClientReport,
+    Fetcher,
+    KafkaRecords,
+    MessageFetcher,
+    Wanted,
+    joined,
+)
+from headrace.log.kafka_native import native_fetcher
 
 BATCH = 10_000  # records asked for at once
 CHUNK = 131_072  # records
@@ -27,6 +33,7 @@ CHUNK_BYTES = 64 << 20
 CONSUMERS = 4  # held by a process
 _TURN = 0.01  # seconds to wait for a full batch
 _SILENCE = 2.0  # seconds without a record, after which it is asked why
+_REFUSED = 5.0  # seconds without a record, after which what the client reports does not pass
 _AHEAD = {  # what a consumer fetches before it is asked
     "queued.min.messages": 100_000,
     "queued.max.messages.kbytes": 32_768,
@@ -35,30 +42,14 @@ _AHEAD = {  # what a consumer fetches before it is asked
     "fetch.error.backoff.ms": 100,
     "check.crcs": True,
 }
-_HEADERS = pa.map_(pa.string(), pa.binary())
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is read of each record besides its value."""
-
-    key: bool = False
-    headers: bool = False
-    timestamp: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaRecords:
-    """Some records of one partition, in order of their offsets."""
-
-    offsets: npt.NDArray[np.int64]
-    values: pa.Array  # binary; null for a tombstone
-    keys: pa.Array | None = None  # binary
-    headers: pa.Array | None = None  # map of text to bytes; null if a name is not text
-    timestamps: pa.Array | None = None  # milliseconds; null if a record has none
-
-    def __len__(self) -> int:
-        return len(self.offsets)
+_LASTING = frozenset({  # what a client reports that another attempt does not mend
+    "_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE", "_FATAL",
+    "INVALID_MSG", "INVALID_MSG_SIZE", "MSG_SIZE_TOO_LARGE", "UNSUPPORTED_COMPRESSION_TYPE",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_VERSION", "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
+})  # fmt: skip
 
 
 class OutOfRange(Exception):
@@ -67,6 +58,14 @@ class OutOfRange(Exception):
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
         self.offset = offset
+
+
+class Unreadable(Exception):
+    """The brokers do not give the record at an offset, or the client cannot take it."""
+
+    def __init__(self, offset: int, name: str) -> None:
+        super().__init__(offset, name)
+        self.offset, self.name = offset, name
 
 
 def read_range(
@@ -83,9 +82,10 @@ def read_range(
     """The records with offsets from `start` up to `end`.
 
     `on_silence(seconds)` is called while nothing comes, and raises what cannot be waited for.
-    OutOfRange is raised where the partition does not have the next offset.
+    OutOfRange is raised where the partition does not have the next offset, Unreadable where it
+    cannot be read.
     """
-    consumer = _take(cluster, topic, partition, committed)
+    consumer = _take(cluster, topic, partition, committed, wanted)
     try:
         yield from consumer.read(start, end, wanted, on_silence)
     except BaseException:
@@ -97,27 +97,15 @@ def read_range(
 class _PartitionConsumer:
     """A consumer of one partition, and how far it has read."""
 
-    def __init__(self, key: Any, cluster: Cluster, topic: str, partition: int, level: str) -> None:
+    def __init__(self, key: Any, fetcher: Fetcher, topic: str, partition: int) -> None:
         self.key = key
-        self._kafka = library()
-        self._topic, self._partition = topic, partition
-        self._consumer = self._kafka.Consumer(
-            cluster.config(
-                **_AHEAD,
-                **{
-                    "group.id": "headrace",  # never joined, and nothing is committed for it
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "auto.offset.reset": "error",
-                    "enable.partition.eof": True,
-                    "isolation.level": level,
-                },
-            )
-        )
+        self._fetcher, self._topic, self._partition = fetcher, topic, partition
         self._at: int | None = None  # the next offset that it will return
+        self._said: str | None = None  # why there are no more: what does not pass by itself
 
     def close(self) -> None:
-        self._consumer.close()
+        if self.key[0] == os.getpid():  # a forked child has none of its threads
+            self._fetcher.close()
 
     def read(
         self, start: int, end: int, wanted: Wanted, on_silence: Callable[[float], None]
@@ -125,130 +113,105 @@ class _PartitionConsumer:
         if self._at != start:
             self._seek(start)
         pieces, rows, size = list[KafkaRecords](), 0, 0
-        at, last = start, time.monotonic()
+        at, last, self._said = start, time.monotonic(), None
         while at < end:
-            messages = self._consumer.consume(min(BATCH, end - at), _TURN)
+            found = self._fetcher.fetch(min(BATCH, end - at), _TURN, wanted)
+            after = at
             try:
-                piece, after = self._sorted_out(messages, at, end, wanted)
+                for one in found:
+                    before, (piece, after) = after, self._sorted_out(one, after, end)
+                    self._said = None if after > before else self._said
+                    if piece is not None:
+                        pieces.append(piece)
+                        rows, size = rows + len(piece), size + piece.values.nbytes
             except OutOfRange:
                 if pieces:
-                    yield _joined(pieces)
+                    yield joined(pieces)
                 raise
-            if piece is not None:
-                pieces.append(piece)
-                rows, size = rows + len(piece), size + piece.values.nbytes
-                if rows >= CHUNK or size >= CHUNK_BYTES:
-                    yield _joined(pieces)
-                    pieces, rows, size = [], 0, 0
+            if rows >= CHUNK or size >= CHUNK_BYTES:
+                yield joined(pieces)
+                pieces, rows, size = [], 0, 0
             if after > at:
                 at, last = after, time.monotonic()
-            elif (silent := time.monotonic() - last) > _SILENCE:
+                continue
+            silent = time.monotonic() - last
+            if self._said is not None and silent > _REFUSED:
+                raise Unreadable(at, self._said)
+            if silent > _SILENCE:
                 on_silence(silent)
         if pieces:
-            yield _joined(pieces)
+            yield joined(pieces)
 
     def _seek(self, offset: int) -> None:
         self._at = offset
-        self._consumer.assign([self._kafka.TopicPartition(self._topic, self._partition, offset)])
+        self._fetcher.assign(self._topic, self._partition, offset)
 
     def _sorted_out(
-        self, messages: list[Any], at: int, end: int, wanted: Wanted
+        self, found: KafkaRecords | ClientReport, at: int, end: int
     ) -> tuple[KafkaRecords | None, int]:
-        """The records before `end`, and how far the range is read."""
-        if not messages:
-            return None, at
-        if any(map(self._kafka.Message.error, messages)):
-            return self._with_errors(messages, at, end, wanted)
-        offsets = np.fromiter(map(self._kafka.Message.offset, messages), np.int64, len(messages))
-        if offsets[0] < at:  # fetched before the partition was read from another offset
-            messages = messages[int(np.searchsorted(offsets, at)) :]
-            if not messages:
-                return None, at
-            offsets = offsets[-len(messages) :]
-        if offsets[-1] >= end:  # the rest of the range has no records
+        """The records from `at` up to `end`, and how far the range is read."""
+        if at >= end:  # records that came behind a report of the end: the next range has them
             self._at = None
-            count = int(np.searchsorted(offsets, end))
-            return (_records(messages[:count], offsets[:count], wanted) if count else None), end
-        self._at = int(offsets[-1]) + 1
-        return _records(messages, offsets, wanted), self._at
+            return None, at
+        if isinstance(found, ClientReport):
+            return None, self._reported(found, at, end)
+        last = int(found.offsets[-1])
+        if last < at:  # fetched before the partition was read from another offset
+            return None, at
+        if last >= end:  # the rest of the range has no records
+            self._at = None
+            found, after = found.between(at, end), end
+        else:
+            self._at = after = last + 1
+            found = found.between(at, after)
+        return (found if len(found) else None), after
 
-    def _with_errors(
-        self, messages: list[Any], at: int, end: int, wanted: Wanted
-    ) -> tuple[KafkaRecords | None, int]:
-        """Records among which there are reports of the client."""
-        parts, good = list[KafkaRecords](), list[Any]()
-        for message in [*messages, None]:
-            error = None if message is None else message.error()
-            if message is not None and error is None:
-                good.append(message)
-                continue
-            if good and at < end:
-                part, at = self._sorted_out(good, at, end, wanted)
-                parts += [part] if part is not None else []
-                good = []
-            if error is not None and at < end:
-                at = self._reported(error, message.offset(), at, end)
-        return (_joined(parts) if parts else None), at
-
-    def _reported(self, error: Any, offset: int, at: int, end: int) -> int:
+    def _reported(self, report: ClientReport, at: int, end: int) -> int:
         """What a report says about how far the range is read."""
-        match error.name():
+        match report.name:
             case "_PARTITION_EOF":
-                if offset >= at:
-                    self._at = offset
-                    return min(end, offset)
+                if report.offset >= at:
+                    self._at = report.offset
+                    return min(end, report.offset)
             case "_AUTO_OFFSET_RESET" | "OFFSET_OUT_OF_RANGE":
                 raise OutOfRange(at)
             case "UNKNOWN_TOPIC_OR_PART" | "_UNKNOWN_PARTITION" | "_UNKNOWN_TOPIC":
                 self._seek(at)  # it stopped reading; whoever waits finds out why
+            case name if name in _LASTING:
+                self._said = name  # and says it once, or again and again
         return at  # what passes: no connection, another leader
-
-
-def _records(messages: list[Any], offsets: Any, wanted: Wanted) -> KafkaRecords:
-    kind = library().Message
-    values = pa.array(list(map(kind.value, messages)), pa.binary())
-    keys = pa.array(list(map(kind.key, messages)), pa.binary()) if wanted.key else None
-    headers = pa.array([_headers(m) for m in messages], _HEADERS) if wanted.headers else None
-    times = pa.array([_time(m) for m in messages], pa.int64()) if wanted.timestamp else None
-    return KafkaRecords(offsets, values, keys, headers, times)
-
-
-def _headers(message: Any) -> list[tuple[str, bytes | None]] | None:
-    try:
-        return message.headers() or []
-    except UnicodeDecodeError:  # the library takes names for text
-        return None
-
-
-def _time(message: Any) -> int | None:
-    kind, time = message.timestamp()
-    return time if kind else None
-
-
-def _joined(pieces: list[KafkaRecords]) -> KafkaRecords:
-    if len(pieces) == 1:
-        return pieces[0]
-    columns = [
-        None if one is None else pa.concat_arrays([getattr(p, name) for p in pieces])
-        for name, one in (
-            ("values", pieces[0].values),
-            ("keys", pieces[0].keys),
-            ("headers", pieces[0].headers),
-            ("timestamps", pieces[0].timestamps),
-        )
-    ]
-    return KafkaRecords(np.concatenate([p.offsets for p in pieces]), *columns)
 
 
 # The consumers of this process that nobody reads with now, the last used at the end.
 _idle: OrderedDict[Any, _PartitionConsumer] = OrderedDict()
 
 
-def _take(cluster: Cluster, topic: str, partition: int, committed: bool) -> _PartitionConsumer:
-    key = (os.getpid(), cluster.key, topic, partition, committed)
+def _take(
+    cluster: Cluster, topic: str, partition: int, committed: bool, wanted: Wanted
+) -> _PartitionConsumer:
+    key = (os.getpid(), cluster.key, topic, partition, committed, wanted.headers)
     found = _idle.pop(key, None)
-    level = "read_committed" if committed else "read_uncommitted"
-    return found or _PartitionConsumer(key, cluster, topic, partition, level)
+    if found is not None:
+        return found
+    config = cluster.config(
+        **_AHEAD,
+        **{
+            "group.id": "headrace",  # never joined, and nothing is committed for it
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        },
+    )
+    # what silences confluent-kafka is left out: the library itself says nothing at that level
+    named = {n: v for n, v in config.items() if n in cluster.properties or not _silences(v)}
+    fetcher = None if wanted.headers else native_fetcher(named)
+    return _PartitionConsumer(key, fetcher or MessageFetcher(config), topic, partition)
+
+
+def _silences(value: Any) -> bool:
+    return callable(value) or isinstance(value, logging.Logger)
 
 
 def _give_back(consumer: _PartitionConsumer) -> None:
@@ -259,7 +222,8 @@ def _give_back(consumer: _PartitionConsumer) -> None:
         one.close()
 
 
+@atexit.register
 def release() -> None:
     """Close the consumers that nobody reads with."""
-    while _idle:
-        _idle.popitem()[1].close()
+    for key in [key for key in _idle if key[0] == os.getpid()]:
+        _idle.pop(key).close()

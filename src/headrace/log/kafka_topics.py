@@ -1,7 +1,7 @@
 """What the driver of a job asks of a Kafka cluster, and does there, to write to its topics.
 
-What the library raises is raised as it is: `is_gone` says whether waiting may help, and
-`patiently` waits, in which case it says so. No records are written here.
+What the library raises is raised as it is (`kafka_errors` says what it means); `patiently` waits
+where that may help, and says so. No records are written here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from headrace.log import kafka as clients
-from headrace.log.kafka import PATIENCE, Cluster, library
+from headrace.log.kafka import PATIENCE, Cluster, admin_module, library, shared_admin
+from headrace.log.kafka_errors import complaint, is_gone
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts
 _SAY_AGAIN = 30.0  # seconds between two messages about the same wait
@@ -28,11 +28,7 @@ _said = logging.getLogger("headrace.kafka")
 
 
 def _admin(cluster: Cluster) -> Any:
-    return clients._admin(cluster).client
-
-
-def _admin_module() -> Any:
-    return clients._admin_module()
+    return shared_admin(cluster).client
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +47,17 @@ def cluster_id(cluster: Cluster) -> str:
 
 @lru_cache(maxsize=16)
 def _cluster_id(pid: int, key: tuple[Any, ...], cluster: Cluster) -> str:
-    return str(_admin(cluster).list_topics("", timeout=PATIENCE).cluster_id)
+    admin = shared_admin(cluster)
+    return str(admin.answer(admin.client.describe_cluster(request_timeout=PATIENCE)).cluster_id)
 
 
 def target(cluster: Cluster, name: str) -> Target | None:
     """What the topic is now; None if there is none."""
-    kafka = library()
+    kafka, admin = library(), shared_admin(cluster)
+    topics = kafka.TopicCollection([name])
     try:
-        found = (
-            _admin(cluster)
-            .describe_topics(kafka.TopicCollection([name]), request_timeout=PATIENCE)[name]
-            .result()
-        )
+        asked = admin.client.describe_topics(topics, request_timeout=PATIENCE)[name]
+        found = admin.answer(asked)
     except kafka.KafkaException as cause:
         if cause.args[0].code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -71,7 +66,7 @@ def target(cluster: Cluster, name: str) -> Target | None:
 
 
 def _max_bytes(cluster: Cluster, name: str) -> int:
-    admin = _admin_module()
+    admin = admin_module()
     asked = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, name)
     answers = _admin(cluster).describe_configs([asked], request_timeout=PATIENCE)
     return int(next(iter(answers.values())).result()["max.message.bytes"].value)
@@ -86,7 +81,7 @@ def create(
 ) -> None:
     """Make the topic, and wait until it is there; nothing happens if somebody else was first."""
     kafka = library()
-    fresh = _admin_module().NewTopic(name, partitions, replication or -1, config=dict(settings))
+    fresh = admin_module().NewTopic(name, partitions, replication or -1, config=dict(settings))
     try:
         _admin(cluster).create_topics([fresh], request_timeout=PATIENCE)[name].result()
     except kafka.KafkaException as cause:
@@ -110,7 +105,7 @@ def settle(cluster: Cluster, topic: str) -> None:
     aborted later.
     """
     kafka, end = library(), time.monotonic() + _MOMENT
-    latest = {kafka.TopicPartition(topic, 0): _admin_module().OffsetSpec.latest()}
+    latest = {kafka.TopicPartition(topic, 0): admin_module().OffsetSpec.latest()}
     levels = (kafka.IsolationLevel.READ_COMMITTED, kafka.IsolationLevel.READ_UNCOMMITTED)
     while time.monotonic() < end:
         asked = [
@@ -128,7 +123,6 @@ def committed(cluster: Cluster, topics: Iterable[str]) -> list[tuple[bytes, byte
     waiting, silent = {(name, 0) for name in topics}, time.monotonic() + PATIENCE
     consumer = kafka.Consumer(
         cluster.config(
-            **UNHEARD,
             **{
                 "group.id": "headrace",  # nothing is committed under it
                 "enable.auto.commit": False,
@@ -160,43 +154,7 @@ def committed(cluster: Cluster, topics: Iterable[str]) -> list[tuple[bytes, byte
     return found
 
 
-def _ignore(error: object) -> None:
-    return None
-
-
-_client = logging.getLogger("headrace.kafka.client")
-_client.addHandler(logging.NullHandler())
-_client.propagate = False
-# Errors are raised, or waited for: no thread prints them.
-UNHEARD = {"logger": _client, "error_cb": _ignore}
-
-
 # Brokers that do not answer: waited for, with pauses that become longer.
-
-
-def is_gone(error: Any) -> bool:
-    """Whether a KafkaError says that no broker answers now, or none that is in charge."""
-    code = library().KafkaError
-    return bool(error.retriable()) or error.code() in (
-        code._TRANSPORT, code._ALL_BROKERS_DOWN, code._TIMED_OUT, code._TIMED_OUT_QUEUE,
-        code._MSG_TIMED_OUT, code._RESOLVE, code._WAIT_COORD, code._WAIT_CACHE,
-        code.LEADER_NOT_AVAILABLE, code.NOT_LEADER_FOR_PARTITION, code.REQUEST_TIMED_OUT,
-        code.BROKER_NOT_AVAILABLE, code.NETWORK_EXCEPTION, code.COORDINATOR_NOT_AVAILABLE,
-        code.COORDINATOR_LOAD_IN_PROGRESS, code.NOT_COORDINATOR, code.NOT_ENOUGH_REPLICAS,
-        code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, code.CONCURRENT_TRANSACTIONS,
-        code.KAFKA_STORAGE_ERROR,
-    )  # fmt: skip
-
-
-def is_refusal(error: Any) -> bool:
-    """Whether the brokers know the client, or not, and do not let it."""
-    return error.name() in clients._REFUSING or "AUTHORIZATION_FAILED" in error.name()
-
-
-def complaint(cluster: Cluster) -> str | None:
-    """What connections say that are refused; requests just get no answer then."""
-    last = clients._admin(cluster).complaint
-    return last.str() if last is not None and is_refusal(last) else None
 
 
 class Patience:

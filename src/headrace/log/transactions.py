@@ -21,7 +21,6 @@ deleted meanwhile is left out.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import zlib
@@ -33,11 +32,12 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.files import make_folder, replace_durably, sync_folder
+from headrace.files import make_folder, sync_folder
 from headrace.log import disk
 from headrace.log.block import pad
 from headrace.log.contract import unreadable
 from headrace.log.lock import locked
+from headrace.log.sealed import load_sealed, store_sealed
 from headrace.log.segment import damaged
 from headrace.state.faults import point
 
@@ -61,7 +61,7 @@ class Transactions:
         """Complete a transaction that is committed and has records for this topic."""
         if not os.path.exists(self._pending):
             return
-        manifest = _load(self._folder / "pending")
+        manifest = load_sealed(self._folder / "pending", FORMAT, _damaged)
         if manifest is not None and any(part[0] == topic for part in manifest["parts"]):
             with self._locked():
                 self._complete()
@@ -71,7 +71,7 @@ class Transactions:
         make_folder(self._folder)
         with self._locked():
             self._complete()
-            last = _load(self._folder / "last") or {
+            last = load_sealed(self._folder / "last", FORMAT, _damaged) or {
                 "number": 0, "id": secrets.token_hex(8), "producers": {},
             }  # fmt: skip
             producers = last["producers"]
@@ -85,7 +85,7 @@ class Transactions:
                 manifest = {
                     "number": number, "id": last["id"], "producers": producers, "parts": entries,
                 }  # fmt: skip
-                _store(self._folder / "prepared", manifest)
+                store_sealed(self._folder / "prepared", FORMAT, manifest)
                 point("log.transaction.prepared")
                 os.rename(self._folder / "prepared", self._pending)
             with self._after_commit():
@@ -127,7 +127,7 @@ class Transactions:
 
     def _complete(self) -> None:
         """Append what is committed, if anything is; the caller holds the lock."""
-        manifest = _load(self._folder / "pending")
+        manifest = load_sealed(self._folder / "pending", FORMAT, _damaged)
         if manifest is None:
             return
         number, producer = manifest["number"], PRODUCER + manifest["id"]
@@ -186,35 +186,6 @@ def _packed(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _load(path: Path) -> dict[str, Any] | None:
-    try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
-        if data.pop("crc") != _crc(data):
-            raise ValueError("checksum")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path) from error
-    if data.pop("format") != FORMAT:
-        raise LogError(
-            "HR-LOG-014",
-            f"'{path}' has another format than this version reads",
-            "Use the version of headrace that wrote it, or a later one.",
-        )
-    return data
-
-
-def _store(path: Path, content: Mapping[str, Any]) -> None:
-    data = {"format": FORMAT, **content}
-    replace_durably(path, json.dumps({**data, "crc": _crc(data)}).encode())
-
-
-def _crc(data: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
 
 
 def _damaged(path: Path) -> LogError:

@@ -28,6 +28,7 @@ from headrace.plan.nodes import Read, Stateful
 from headrace.plan.part import Part
 from headrace.plan.program import Program, build
 from headrace.sources.looked import ENDLESS_ROWS, Unforgetting, is_cut, to_look_at
+from headrace.sources.spark_frames import SparkSource
 
 IN_PROCESS, ON_SPARK = "in process", "on Spark"
 Enough = Callable[[Progress], bool]
@@ -68,7 +69,9 @@ def look(part: Part, rows: int) -> tuple[pa.Table, str]:
 
 
 def needs_spark(program: Program) -> bool:
-    """Whether a step asks Spark for something that only Spark can do."""
+    """Whether a step, or an input, asks Spark for something that only Spark can do."""
+    if any(isinstance(read.uri, SparkSource) for read in program.sources()):
+        return True
     specs = [node.what for node in program.nodes.values() if isinstance(node, Stateful)]
     return any(
         (isinstance(what, Transform) and what.spark)

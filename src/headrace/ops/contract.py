@@ -271,6 +271,12 @@ class Spec(ABC):
         """The same step with other aggregates."""
         raise TypeError(f"{self.kind} has no aggregates")
 
+    def for_step(self, name: str) -> Spec:
+        """The same in the step `name`: two steps draw independently of each other."""
+        aggs = tuple((n, agg.for_step(name)) for n, agg in self.aggregates)
+        changed = any(a is not b for (_, a), (_, b) in zip(aggs, self.aggregates, strict=True))
+        return self.with_aggregates(aggs) if changed else self
+
     @property
     def extra_columns(self) -> tuple[tuple[str, Expr], ...]:
         """Columns that it reads and that the plan has to compute for it."""
@@ -322,6 +328,10 @@ class ChunkSpec(ABC):
     """What a `Chunks` node does: a value that goes over a chunk, hidden columns included."""
 
     several = False  # a row may become several
+
+    def for_step(self, name: str) -> ChunkSpec:
+        """The same in the step `name`: two steps draw independently of each other."""
+        return self
 
     @property
     @abstractmethod

@@ -14,13 +14,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, PlanError, Site
 from headrace.expr import Expr
-from headrace.plan.nodes import OUT, Edge, Node, Select, Union, is_end, step_of
+from headrace.plan.nodes import (
+    OUT,
+    Chunks,
+    Edge,
+    Node,
+    Select,
+    Stateful,
+    Union,
+    is_end,
+    step_of,
+)
 
 NodeT = TypeVar("NodeT", bound=Node)
 
@@ -106,7 +116,7 @@ class Draft:
         derived = f"{place}.{kind}" if place and kind else place or kind
         name = self._name(chosen, derived, node.site)
         was = node.was and self._numbered(node.was)
-        named = replace(node, name=name, was=was, derived=derived if chosen is None else None)
+        named = _named(node, name, was, derived if chosen is None else None)
         opens = chosen is not None or node.stateful or isinstance(node, Union) or not node.inputs
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
@@ -126,7 +136,7 @@ class Draft:
         self._chosen.pop(node.name, None)
         new = self._name(name, node.name, site)
         before = self._numbered(was) if was else node.was
-        renamed = replace(node, name=new, was=before, derived=None)
+        renamed = _named(node, new, before, None)
         self._nodes[self._nodes.index(node)] = renamed
         self._scopes[new] = new
         self._renamed[id(node)] = renamed
@@ -278,6 +288,14 @@ class Draft:
             n += 1
             free = f"{name}-{n}"
         return free
+
+
+def _named(node: NodeT, name: str, was: str | None, derived: str | None) -> NodeT:
+    """The node under a name, which also seeds what it draws at random."""
+    of_step: dict[str, Any] = (
+        {"what": node.what.for_step(name)} if isinstance(node, Chunks | Stateful) else {}
+    )
+    return replace(node, name=name, was=was, derived=derived, **of_step)
 
 
 def _without_looks(graph: tuple[Node, ...], looked: set[str]) -> tuple[Node, ...]:

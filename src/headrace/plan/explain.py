@@ -2,7 +2,7 @@
 
 The logical plan is the program as written; the physical plan says which task runs each
 step, what was fused, what travels between levels, and which steps are Python and why. An
-explanation is made from the program alone; what sinks guarantee is passed in.
+explanation is made from the program alone; what inputs and outputs guarantee is passed in.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.guarantees import JobGuarantee
 from headrace.notebook import preformatted
 from headrace.plan.logical import detail_of, kind_of, port_name, python_of
 from headrace.plan.nodes import (
@@ -35,7 +36,7 @@ class Explanation:
     """`print` it; `.text`, `.json` (plain values, ready to dump) and `.svg` say the same."""
 
     program: Program
-    guarantees: Mapping[str, str]
+    guarantee: JobGuarantee | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -51,7 +52,7 @@ class Explanation:
     @cached_property
     def json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        return _data(self.program, self.guarantees)
+        return _data(self.program, self.guarantee)
 
     @cached_property
     def svg(self) -> str:
@@ -59,12 +60,14 @@ class Explanation:
         return svg_of(self.json)
 
 
-def explain(program: Program, guarantees: Mapping[str, str] | None = None) -> Explanation:
-    """How `program` will run; `guarantees` says for an output's name what its sink offers."""
-    return Explanation(program, guarantees or {})
+def explain(program: Program, guarantee: JobGuarantee | None = None) -> Explanation:
+    """How `program` will run; `guarantee` says what its inputs and outputs offer."""
+    return Explanation(program, guarantee)
 
 
-def _data(program: Program, guarantees: Mapping[str, str]) -> dict[str, Any]:
+def _data(program: Program, guarantee: JobGuarantee | None) -> dict[str, Any]:
+    offers = guarantee.offers if guarantee is not None else ()
+    guarantees = {o.name: o.guarantee for o in offers if o.role == "output"}
     return {
         "job": program.name,
         "slots": program.slots,
@@ -79,6 +82,7 @@ def _data(program: Program, guarantees: Mapping[str, str]) -> dict[str, Any]:
             for s in program.logical
             if s.python
         ],
+        "guarantee": guarantee.json if guarantee is not None else None,
     }
 
 
@@ -184,6 +188,9 @@ def _text(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _output_text(data["outputs"])
     yield ""
     yield from _python_text(data["python"])
+    if data["guarantee"] is not None:
+        yield ""
+        yield from _guarantee_text(data["guarantee"])
 
 
 def _arrow(inputs: list[str]) -> str:
@@ -216,6 +223,13 @@ def _output_text(outputs: list[Mapping[str, Any]]) -> Iterator[str]:
         [[o["name"], o["uri"], _arrow([o["input"]]), o["guarantee"] or ""] for o in outputs],
         depth=2,
     )
+
+
+def _guarantee_text(guarantee: Mapping[str, Any]) -> Iterator[str]:
+    yield f"if it is killed: {guarantee['whole']}"
+    yield f"{INDENT}{guarantee['why']}"
+    rows = [[o["role"], o["name"], o["guarantee"], o["why"]] for o in guarantee["offers"]]
+    yield from _rows(rows)
 
 
 def _python_text(steps: list[Mapping[str, Any]]) -> Iterator[str]:

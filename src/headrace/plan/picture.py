@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
+from xml.sax import saxutils
 
 _CHAR, _LINE, _PAD, _GAP, _ROW = 6.6, 16.0, 10.0, 90.0, 26.0  # of text of 11 px
 _MARGIN, _DOT = 24.0, 5.0
@@ -36,7 +36,12 @@ class _Box:
 
     @property
     def height(self) -> float:
-        return len(self.lines) * _LINE + 2 * _PAD + (3 * _DOT if self.tasks else 0)
+        within = len(self.lines) * _LINE + 2 * _PAD + (3 * _DOT if self.tasks else 0)
+        return max(within, (len(self.inputs) + 1) * _LINE)
+
+    def port(self, number: int) -> float:
+        """How far down the arrow of an input ends, of those that come from above first."""
+        return self.y + self.height * (number + 1) / (len(self.inputs) + 1)
 
 
 def svg_of(data: Mapping[str, Any]) -> str:
@@ -47,11 +52,14 @@ def svg_of(data: Mapping[str, Any]) -> str:
     width = max([wide, *(b.x + b.width for b in boxes.values())]) + _MARGIN
     parts = [
         *(
-            _arrow(boxes[f], b, how, lanes.get((f, b.name), []))
+            _arrow(boxes[f], b, how, port, lanes.get((f, b.name), []))
             for b in boxes.values()
-            for f, how in b.inputs
+            for port, (f, how) in enumerate(sorted(b.inputs, key=lambda i: boxes[i[0]].y))
         ),
-        *(_arrow_back(boxes[a], boxes[b], how, below) for a, b, how in back),
+        *(
+            _arrow_back(boxes[a], boxes[b], how, below, sum(c == b for _, c, _ in back[:i]))
+            for i, (a, b, how) in enumerate(back)
+        ),
         *(_drawn(b) for b in boxes.values()),
         legend,
     ]
@@ -59,7 +67,7 @@ def svg_of(data: Mapping[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="11">\n'
-        f"<title>{escape(data['job'])}</title>\n"
+        f"<title>{_escaped(data['job'])}</title>\n"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>\n'
         + "\n".join(parts)
@@ -160,7 +168,7 @@ def _drawn(box: _Box) -> str:
     weights = ["bold", *["normal"] * len(box.lines)]
     texts = [
         f'<text x="{box.x + _PAD:.1f}" y="{box.y + _PAD + _LINE * (i + 0.75):.1f}" '
-        f'font-weight="{weight}">{escape(line)}</text>'
+        f'font-weight="{weight}">{_escaped(line)}</text>'
         for i, (line, weight) in enumerate(zip(box.lines, weights, strict=False))
     ]
     y = box.y + box.height - _PAD - _DOT + 2
@@ -172,12 +180,12 @@ def _drawn(box: _Box) -> str:
     if box.tasks > _DOTS:
         x = box.x + _PAD + _DOTS * 3 * _DOT
         dots.append(f'<text x="{x:.1f}" y="{y + 4:.1f}">x {box.tasks}</text>')
-    return "".join([f"<g><title>{escape(box.name)}</title>", shape, *texts, *dots, "</g>"])
+    return "".join([f"<g><title>{_escaped(box.name)}</title>", shape, *texts, *dots, "</g>"])
 
 
-def _arrow(before: _Box, after: _Box, how: str, lanes: _Lanes) -> str:
+def _arrow(before: _Box, after: _Box, how: str, port: int, lanes: _Lanes) -> str:
     x1, y1 = before.x + before.width, before.y + before.height / 2
-    x2, y2 = after.x, after.y + after.height / 2
+    x2, y2 = after.x, after.port(port)
     way = f"M{x1:.1f},{y1:.1f}"
     for left, right, y in [*lanes, (x2, x2, y2)]:
         middle = (x1 + left) / 2
@@ -186,20 +194,20 @@ def _arrow(before: _Box, after: _Box, how: str, lanes: _Lanes) -> str:
     path = f'<path d="{way}" fill="none" stroke="#555" marker-end="url(#tip)"/>'
     label = (
         f'<text x="{x2 - 10:.1f}" y="{y2 - 6:.1f}" text-anchor="end" fill="#333" '
-        f'font-style="italic">{escape(_short(how))}</text>'
+        f'font-style="italic">{_escaped(_short(how))}</text>'
     )
     return path + (label if how else "")
 
 
-def _arrow_back(sender: _Box, reader: _Box, how: str, below: float) -> str:
+def _arrow_back(sender: _Box, reader: _Box, how: str, below: float, port: int) -> str:
     x1, y1 = sender.x + sender.width / 2, sender.y + sender.height
-    x2, y2 = reader.x + reader.width / 3, reader.y + reader.height
+    x2, y2 = reader.x + reader.width / 3 - 8 * port, reader.y + reader.height
     y = below + 30
     return (
         f'<path d="M{x1:.1f},{y1:.1f} C{x1:.1f},{y:.1f} {x2:.1f},{y:.1f} {x2:.1f},{y2:.1f}" '
         'fill="none" stroke="#555" stroke-dasharray="5 3" marker-end="url(#tip)"/>'
-        f'<text x="{x2 + 10:.1f}" y="{y2 + 14:.1f}" fill="#333" font-style="italic">'
-        f"{escape(_short(how))}</text>"
+        f'<text x="{x2 + 10:.1f}" y="{y2 + 14 + 12 * port:.1f}" fill="#333" '
+        f'font-style="italic">{_escaped(_short(how))}</text>'
     )
 
 
@@ -216,3 +224,9 @@ def _legend(data: Mapping[str, Any], y: float) -> tuple[str, float]:
         )
         x += 18 + len(words) * _CHAR + 20
     return "\n".join(parts), x
+
+
+def _escaped(text: str) -> str:
+    """As XML may hold it: of control characters, which it may not, the picture of each."""
+    pictures = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)}
+    return saxutils.escape(text.translate(pictures))

@@ -158,6 +158,29 @@ def _chunks(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
         )
 
 
+def _order(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
+    """What would depend on batches in spite of it is not for a function in order."""
+    if not what.order:
+        return
+    keyed = bool(node.keys[0])
+    control = [repr(what.names[i]) for i in node.broadcast]
+    wrong = (
+        f"the control stream {control[0]}, whose rows count from the batch in which they come"
+        if control
+        else f"{kind.__name__}.{next(iter(kind.by_task))} by task, which sees a batch key by key"
+        if keyed and kind.by_task
+        else ""
+    )
+    if wrong:
+        hint = (
+            "Give the stream a key and connect it as the others; or leave order= out."
+            if control
+            else "Store it by key; or leave out key_by: a task then sees its rows in order."
+        )
+        fact = f"{node.name!r} runs in the order of event time, but has {wrong}"
+        yield PlanError("HR-PROCESS-026", fact, hint)
+
+
 def _shared_state(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
     if kind.shared and not node.broadcast:
         name = next(iter(kind.shared))
@@ -193,7 +216,7 @@ def _value_names(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
 
 
 _CHECKS: tuple[Callable[[Stateful, ProcessSpec, Process], Problems], ...] = (
-    _methods, _arguments, _timers_without_handler, _event_time, _chunks, _shared_state,
+    _methods, _arguments, _timers_without_handler, _event_time, _chunks, _order, _shared_state,
     _value_names,
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, refusal
 from headrace.plan.checks import check
 from headrace.plan.draft import Draft
 from headrace.plan.logical import LogicalStep, logical_steps
@@ -77,7 +77,7 @@ class Program:
 
 def build(job: Drafted) -> Program:
     """Check, rewrite and level a job's program; raise all its problems at once."""
-    draft = job.draft
+    draft = draft_of(job)
     if problems := check(draft):
         raise PlanError.of(problems)
     logical = draft.graph()
@@ -93,6 +93,20 @@ def build(job: Drafted) -> Program:
         dead_limit=draft.dead_limit,
         slots=draft.slots,
     )
+
+
+def draft_of(job: Drafted) -> Draft:
+    """What a job has been given so far; refuses a folder, a stream, a function that makes one."""
+    try:
+        return job.draft
+    except AttributeError:
+        shown = repr(job) if isinstance(job, str) else f"a {type(job).__name__}"
+        hint = "Pass the hr.Job or hr.Topology itself."
+        if isinstance(job, str):
+            hint = "Pass the hr.Job or hr.Topology itself, and where it runs as folder= if asked."
+        elif callable(job):
+            hint = "Call it, if it makes the job."
+        raise refusal("HR-PLAN-066", f"{shown} is no job", hint) from None
 
 
 def consumers_in(graph: Sequence[Node]) -> dict[Port, tuple[Entry, ...]]:

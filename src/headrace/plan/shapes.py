@@ -16,6 +16,7 @@ from headrace.at_rest import described, fingerprint_of
 from headrace.callables import digest
 from headrace.expr import col
 from headrace.ops.agg.named import Aggs
+from headrace.ops.process.held_rows import HELD_ROWS
 from headrace.plan.lineage import chain, functions, functions_before, origins, roots, times
 from headrace.plan.nodes import Edge, Stateful
 
@@ -80,7 +81,7 @@ def _filled(node: Stateful, state: Shape) -> Shape:
     what = state.get("what", {})
     if "columns" in what:
         stored = [{name for name, _ in what["columns"]}]
-    elif "rows" in state or "rows" in what or state.get("folds") == "reduce":
+    elif HELD_ROWS in state or "rows" in state or "rows" in what or state.get("folds") == "reduce":
         stored = [set(edge.schema.names) for edge in node.inputs]
     else:
         return {}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from headrace.clock import pretty
 from headrace.ddl import read_type
 from headrace.ops.contract import Spec
+from headrace.ops.process.held_rows import HELD_ROWS
 from headrace.ops.process.migration import (
     DROPPED,
     NEW,
@@ -45,7 +46,8 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         key = _differences({"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
         regrouped = node.what.regrouped(was)
-        return "; ".join([*key, *regrouped, *([refused] if refused else [])])
+        held = held_differences(was, new)
+        return "; ".join([*key, *regrouped, *held, *([refused] if refused else [])])
     if was == _itself(new):
         return ""
     changes = list(_differences(was, new))
@@ -278,6 +280,32 @@ def sources(
         name: stored.get(name) or (stored.get(declared.was) if declared.was else None)
         for name, declared in values.items()
     }
+
+
+def held_differences(old: Shape, new: Shape) -> Iterator[str]:
+    """Why rows that a process function with `order=` has held cannot be used, or would be lost.
+
+    One without it has held none: with `order=` it goes on from the values and timers.
+    """
+    if HELD_ROWS not in old:
+        return
+    if HELD_ROWS not in new:
+        yield (
+            'it had order="event_time": rows that it holds until the watermark passes them would '
+            "be lost"
+        )
+        return
+    before, after = ([name for name, _ in shape[HELD_ROWS]] for shape in (old, new))
+    if before != after:
+        yield f"it holds rows of {_list(before)}, and its inputs are {_list(after)}"
+        return
+    for (name, columns_before), (_, columns_now) in zip(
+        old[HELD_ROWS], new[HELD_ROWS], strict=True
+    ):
+        whose = f" of the rows of {name} that it holds" if name else " of the rows that it holds"
+        was, now = ({n: rest for n, *rest in part} for part in (columns_before, columns_now))
+        yield from _entry_differences("the column", whose, was, now, _value)
+        yield from ordering(f"the columns{whose}", was, now)
 
 
 def known_values(shape: Mapping[str, Any]) -> dict[str, StoredValue]:

@@ -55,7 +55,8 @@ def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
             text = read_sealed(path, KIND)["schema"]
             if _digest(text) != digest:
                 raise corrupt(path, "it holds the columns of another output")
-        schemas[chain, digest] = without_dictionaries(unpacked(text))
+        schema = unpacked(text)
+        schemas[chain, digest] = without_dictionaries(schema).with_metadata(schema.metadata)
     return schemas
 
 

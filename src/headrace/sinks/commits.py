@@ -12,6 +12,7 @@ Whatever an old driver does late, a newer snapshot stays in force.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -20,12 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import OutputError, StateError
-from headrace.sinks.durable import damaged, folder_for, named, remove, safe_name
+from headrace.sinks.durable import damaged, folder_for, named, remove
+from headrace.sinks.partitions import safe_place
 from headrace.state.sealed import create_sealed, read_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"
-VERSION = 4
+PLAIN, VERSION = 4, 5  # without folders and periods; with them
 NEVER = -1  # the epoch before the first record
 TRIES = 20  # merges remove files a few times a minute, never twenty times in a row
 
@@ -59,6 +61,13 @@ class OutputFile:
     last: int  # of its last ones
     timeline: str  # of all of them
     level: int = 0  # how often its rows have been merged
+    folder: str = ""  # that of its partition, below the output's
+    until: int = 0  # when the period ends in which it may be merged, in ms; 0: it has none
+
+    @property
+    def place(self) -> str:
+        """Its name below the output's folder."""
+        return f"{self.folder}/{self.file}" if self.folder else self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,14 @@ class Record:
     output: str
     timeline: str  # of the driver that wrote it
     revision: int | None = None  # of a snapshot: it stands for everything before it
-    gone: tuple[str, ...] = ()  # replaced by this snapshot's merged files
+    gone: tuple[str, ...] = ()  # places of files that this snapshot's merged files replace
+    closed: int = 0  # the period that has ended, whose files this snapshot has merged
+
+    @property
+    def version(self) -> int:
+        """Of its format: without folders and periods it is as earlier releases know it."""
+        dated = self.closed or any(p.folder or p.until for p in self.parts)
+        return VERSION if dated or any("/" in place for place in self.gone) else PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +158,16 @@ class Commits:
         path = self.folder / name.file
         with named(path):
             body = _sealed(path)
-        if body.pop("version", 1) != VERSION:
+        if body.pop("version", 1) not in (PLAIN, VERSION):
             raise OutputError(
                 "HR-OUTPUT-007",
                 f"{str(path)!r} was written by another version of Headrace",
                 "Run the job with that version, or write to a new folder.",
             )
         parts = tuple(OutputFile(**p) for p in body.pop("parts"))
-        for part in parts:
-            safe_name(part.file)
         record = Record(**{**body, "parts": parts, "gone": tuple(body["gone"])})
+        for place in (*(p.place for p in parts), *record.gone):
+            safe_place(place)
         if _file_of(record) != name.file:
             raise OutputError(
                 "HR-OUTPUT-007",
@@ -163,7 +179,11 @@ class Commits:
     def write(self, record: Record) -> bool:
         """Add a record durably; False if one is there already, which stays."""
         path = folder_for(self.folder) / _file_of(record)
-        body: dict[str, Any] = {"version": VERSION, **asdict(record)}
+        body: dict[str, Any] = {"version": record.version, **asdict(record)}
+        if record.version == PLAIN:
+            for later in (body, *body["parts"]):
+                for name in ("closed", "folder", "until"):
+                    later.pop(name, None)
         with named(path):
             return create_sealed(path, KIND, body)
 
@@ -221,11 +241,38 @@ def reached(records: Iterable[Record]) -> dict[str, int]:
 
 def owner_of(file: str) -> tuple[str, Slot] | None:
     """The chain whose output file has that name, and its slot; None for any other file."""
-    match = _FILE.fullmatch(file)
+    match = _FILE.fullmatch(file.rpartition("/")[2])
     if match is None:
         return None
     part, merged, revision, chain = match.groups()
     return chain, Slot(int(part or merged), int(revision or 0))
+
+
+def newest_period(parts: Iterable[OutputFile]) -> int:
+    """When the period of the newest rows ends; 0 if they have none."""
+    return max(((p.last, p.until) for p in parts), default=(0, 0))[1]
+
+
+def shown_files(target: Path) -> list[str]:
+    """The places of files that a globbing reader finds, also in the folders of partitions."""
+    with named(target):
+        return sorted(_shown(target, "")) if target.is_dir() else []
+
+
+def _shown(folder: Path, below: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    if below and any(e.name == FOLDER for e in entries):
+        return  # an output of its own
+    for entry in entries:
+        if entry.name[0] in "._":
+            continue
+        if not entry.is_dir():
+            yield below + entry.name
+        elif "=" in entry.name:
+            yield from _shown(folder / entry.name, f"{below}{entry.name}/")
 
 
 def _file_of(record: Record) -> str:

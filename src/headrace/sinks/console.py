@@ -44,6 +44,7 @@ STDOUT = "HEADRACE_STDOUT"  # in the environment: the path of the driver's stand
 
 class ConsoleSink(Sink):
     guarantee = AT_LEAST_ONCE
+    because = "what was printed cannot be taken back: after a crash an epoch may be printed again"
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ import pyarrow as pa
 from headrace.clock import MAX_TIME
 from headrace.errors import OutputError, did_you_mean
 from headrace.files import file_name
+from headrace.guarantees import AT_LEAST_ONCE as AT_LEAST_ONCE
+from headrace.guarantees import EXACTLY_ONCE as EXACTLY_ONCE
 from headrace.state.manifest import FIRST, Manifest
 
 NEVER = -1  # before every epoch
@@ -59,6 +61,10 @@ class Timelines:
         """The last epoch of a timeline that counts."""
         return max((last for name, last in self.spans if name == timeline), default=NEVER)
 
+    def counts(self, manifest: Manifest) -> bool:
+        """Whether a manifest is of these timelines, and was not given up."""
+        return manifest.epoch <= self.upto(manifest.timeline)
+
     def at(self, epoch: int) -> str:
         """The timeline of an epoch that counts."""
         return next((name for name, last in self.spans if epoch <= last), self.newest)
@@ -85,9 +91,6 @@ class HeldEpochs:
     final: bool = False  # it cannot take anything back
 
 
-EXACTLY_ONCE = "exactly once"
-AT_LEAST_ONCE = "at least once"
-
 Reference = dict[str, Any]
 Description = dict[str, Any]
 
@@ -112,8 +115,15 @@ class Sink(Protocol):
 
     @property
     def guarantee(self) -> str:
-        """What a reader of the output sees when the job is killed: see the constants above."""
+        """What a reader of the output sees when the job is killed: see `guarantees.py`."""
         ...
+
+    @property
+    def because(self) -> str:
+        """Why it is so, in a few words, for the start of the job."""
+        if self.guarantee == EXACTLY_ONCE:
+            return "an epoch that is there is not written again"
+        return "an epoch that was written just before a crash is written again"
 
     def check(self) -> None:
         """Raise OutputError, with a hint, if the output cannot be written. Changes nothing."""
@@ -131,6 +141,10 @@ class Sink(Protocol):
         """What this job has published there; None if that cannot be known."""
         return None
 
+    def knows(self, about: Mapping[str, Any]) -> bool:
+        """Whether `held` tells of what was published as `about` says, a description of before."""
+        return True
+
     def check_same(self, epoch: int, staged: list[Reference]) -> None:
         """Raise OutputError if the output holds `epoch`, but not what was `staged` for it."""
         return None
@@ -144,6 +158,10 @@ class Sink(Protocol):
         """What a driver of another copy of the job's folder has published there meanwhile, and
         does not count by `timelines`; called in every epoch, so it must be cheap."""
         return {}
+
+    def at(self, clock: int) -> Sink:
+        """The sink for an epoch whose clock says this; a task asks for it before it stages."""
+        return self
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Write the rows where no reader sees them; durable when this returns."""
@@ -176,7 +194,10 @@ class Sink(Protocol):
         return None
 
     def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
-        """Take back what does not count by `timelines`; a sentence that says what was done."""
+        """Take back what does not count by `timelines`; a sentence that says what was done.
+
+        Where nothing can be taken back, it says so, and changes nothing.
+        """
         ...
 
     def close(self) -> None:
@@ -231,6 +252,24 @@ def refuse_unknown(o: OutputRequest, known: tuple[str, ...]) -> None:
 
 def bad_option(o: OutputRequest, option: str, value: object, hint: str) -> OutputError:
     return OutputError("HR-OUTPUT-008", f"{o.uri!r} has {option}={value!r}", hint)
+
+
+def names_of(names: str | Sequence[str] | None) -> list[str]:
+    """The columns that an option names."""
+    return [] if names is None else [names] if isinstance(names, str) else list(names)
+
+
+def check_names(o: OutputRequest, option: str) -> None:
+    """Refuse an option that does not name columns, each once."""
+    names = o.options.get(option)
+    listed = [names] if isinstance(names, str) else names
+    if names is not None and not (
+        isinstance(listed, list | tuple)
+        and listed
+        and all(isinstance(n, str) and n for n in listed)
+        and len(set(listed)) == len(listed)
+    ):
+        raise bad_option(o, option, names, f'Name columns: {option}=["a", "b"].')
 
 
 def appends(o: OutputRequest) -> bool:

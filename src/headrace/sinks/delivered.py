@@ -4,10 +4,12 @@ A task stages rows as the place will hold them: what it cannot hold fails the ba
 that is committed. The driver delivers an epoch at once, together with a record of who delivers
 (the producer: the job's identity, its timeline, the output's id) and up to which epoch. A producer
 and epoch that are recorded are not delivered again, in any process, even after the output was
-renamed. A place that stores no such record cannot say what it holds: it is at least once.
+renamed. A place that stores no such record cannot say what it holds: it is an `UnrecordedSink`, at
+least once.
 
-A kind of output adds `what`, `producers` and `deliver`; `records`, `reached` and `beyond` if it
-can do better than the defaults.
+A kind of output that delivers its own rows is a `DeliveredSink`: it adds `what`, `producers` and
+`deliver`; `records`, `reached` and `beyond` if it can do better than the defaults. One that
+delivers several outputs at once is a `StagedSink`, which publishes as it likes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks.contract import (
+    AT_LEAST_ONCE,
     EXACTLY_ONCE,
     EpochWriter,
     HeldEpochs,
@@ -39,7 +42,9 @@ from headrace.state.manifest import FIRST
 _PRODUCER = re.compile(r"([0-9a-f]{32})(?:@([0-9a-f]+))?/(.*)", re.DOTALL)
 
 
-class DeliveredSink(Sink):
+class StagedSink(Sink):
+    """Rows wait in the job's folder; the place records who has delivered what."""
+
     guarantee = EXACTLY_ONCE
 
     def __init__(self, o: OutputRequest) -> None:
@@ -63,14 +68,6 @@ class DeliveredSink(Sink):
     def everybody(self) -> Mapping[str, int]:
         """The same with other jobs, if `producers` leaves those out."""
         return self.producers()
-
-    @abstractmethod
-    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
-        """Make the rows visible, all or none of them, and record the epoch of the producer.
-
-        Nothing happens if that epoch, or a later one, is recorded already; if it was recorded
-        with other rows and the place can tell, `conflict` is raised.
-        """
 
     def records(self, rows: pa.Table) -> pa.Table:
         """The rows as the place will hold them; OutputError if it cannot hold one. In a task."""
@@ -115,16 +112,6 @@ class DeliveredSink(Sink):
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 
-    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
-        if not staged:
-            return
-        producer = within(noted(staged[0], "producer"), writer.timeline)
-        rows = pa.concat_tables([self._staging.read(r) for r in staged])
-        point("sink.publish.read")
-        writer.check()
-        self.deliver(rows, producer, epoch)
-        point("sink.publish.appended")
-
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)
 
@@ -152,6 +139,40 @@ class DeliveredSink(Sink):
             "Another driver runs on a copy of the job's folder. Go on with one of the two: the "
             "one whose rows are there.",
         )
+
+
+class DeliveredSink(StagedSink):
+    """Delivers the rows of an epoch at once, each output for itself."""
+
+    @abstractmethod
+    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
+        """Make the rows visible, all or none of them, and record the epoch of the producer.
+
+        Nothing happens if that epoch, or a later one, is recorded already; if it was recorded
+        with other rows and the place can tell, `conflict` is raised.
+        """
+
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
+        if not staged:
+            return
+        producer = within(noted(staged[0], "producer"), writer.timeline)
+        rows = pa.concat_tables(self._staging.read_all(staged))
+        point("sink.publish.read")
+        writer.check()
+        self.deliver(rows, producer, epoch)
+        point("sink.publish.appended")
+
+
+class UnrecordedSink(DeliveredSink):
+    """Delivers to a place that stores no record of epochs: what it holds cannot be known."""
+
+    guarantee = AT_LEAST_ONCE
+
+    def held(self) -> HeldEpochs | None:
+        return None
+
+    def producers(self) -> Mapping[str, int]:
+        return {}
 
 
 def within(producer: str, timeline: str) -> str:

@@ -47,6 +47,8 @@ _OPTIONS = ("mode", "key", "partition_by", "properties", "storage_options")
 
 
 class DeltaSink(LakeSink):
+    because = "an epoch is one commit of the table, which holds its number"
+
     def __init__(self, o: OutputRequest) -> None:
         super().__init__(o)
         self._place = DeltaPlace(normal(o.rest), texts(o, "storage_options"))

@@ -33,7 +33,7 @@ from headrace.sinks.durable import (
     safe_name,
     write,
 )
-from headrace.sinks.formats import format_named
+from headrace.sinks.file_formats import format_named
 from headrace.state.faults import point
 
 PATH = "path"  # of a reference: what the file will be called in the table

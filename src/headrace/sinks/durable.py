@@ -11,11 +11,12 @@ import errno
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Generic, TypeVar, cast
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from headrace import files
 from headrace.errors import OutputError, StateError
 from headrace.files import file_name, sync_folder
 from headrace.sinks.contract import Reference
-from headrace.sinks.formats import fill, format_named, steps
+from headrace.sinks.file_formats import fill, format_named, steps
 from headrace.state.faults import point
 
 T = TypeVar("T")
@@ -188,10 +189,21 @@ def folder_for(path: Path) -> Path:
     return path
 
 
+def sync_folders(root: Path, folders: Iterable[str]) -> None:
+    """Make it durable which names there are in `root`, in folders below it and between them."""
+    paths = [PurePosixPath(folder) for folder in set(folders)]
+    every = {root / folder for path in paths for folder in (path, *path.parents)}
+    for folder in sorted(every | {root}):
+        with named(folder):
+            sync_folder(folder)
+
+
 # Staged files.
 
 
 _NAME = re.compile(r"part-(\d+)-.*")
+_LARGE = 1 << 20  # bytes: fewer are not worth a thread
+_READERS = 4  # threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,22 +214,34 @@ class Staging:
 
     def add(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Write the rows durably; a reference for each file."""
-        if not table.num_rows:
-            return []
+        return self.add_each([table], epoch, unique)[0]
+
+    def add_each(
+        self, tables: Sequence[pa.Table], epoch: int, unique: str
+    ) -> list[list[Reference]]:
+        """Write the rows of each table into files of its own, one file after the other."""
+        if not any(table.num_rows for table in tables):
+            return [[] for _ in tables]
         folder_for(self.folder)
-        format, remaining, references = format_named(self.format), steps(table), list[Reference]()
-        while remaining:
-            name = f"part-{epoch:012d}-{file_name(unique)}-{len(references)}{format.suffix}"
-            fill_file = partial(fill, format=format, tables=remaining, limit=self.limit)
-            written = write(self.folder / name, fill_file)
-            rows = sum(t.num_rows for t in remaining[: written.result])
-            size, crc = written.size, written.crc
-            references.append({"file": name, "rows": rows, "bytes": size, "crc": crc})
-            remaining = remaining[written.result :]
+        found, count = list[list[Reference]](), 0
+        for table in tables:
+            found.append(list(self._write(table, f"{epoch:012d}-{file_name(unique)}", count)))
+            count += len(found[-1])
         with named(self.folder):
             sync_folder(self.folder)
         point("sink.stage.durable")
-        return references
+        return found
+
+    def _write(self, table: pa.Table, name: str, number: int) -> Iterator[Reference]:
+        format = format_named(self.format)
+        remaining = steps(table, format, self.limit)
+        while remaining:
+            file = f"part-{name}-{number}{format.suffix}"
+            fill_file = partial(fill, format=format, tables=remaining, limit=self.limit)
+            written = write(self.folder / file, fill_file)
+            rows = sum(t.num_rows for t in remaining[: written.result])
+            yield {"file": file, "rows": rows, "bytes": written.size, "crc": written.crc}
+            remaining, number = remaining[written.result :], number + 1
 
     def read(self, reference: Reference) -> pa.Table:
         """The rows that a reference stands for; an error if they are not as they were staged."""
@@ -228,6 +252,13 @@ class Staging:
             raise lost(path) from cause
         with named(path):
             return pa.concat_tables(format_named(self.format).batches(path, pa.schema([])))
+
+    def read_all(self, references: Sequence[Reference]) -> list[pa.Table]:
+        """The rows of each reference. Large files are read side by side: checksums take time."""
+        if len(references) == 1 or sum(r["bytes"] for r in references) < _LARGE:
+            return [self.read(r) for r in references]
+        with ThreadPoolExecutor(min(len(references), _READERS)) as readers:
+            return list(readers.map(self.read, references))
 
     def sweep(self, live: Set[str], upto: int | None) -> None:
         """Remove the files that are not in `live`, of epoch `upto` and before."""

@@ -1,7 +1,7 @@
-"""Files as an output: Parquet or JSON lines, exactly once, by epoch.
+"""Files as an output: Parquet, JSON lines, CSV, text or Avro, exactly once, by epoch.
 
     stage     <target>/_staging/<chain>/part-<epoch>-...     durable, hidden
-    publish   1 rename the epoch's files into <target>
+    publish   1 rename the epoch's files into <target>, or into folders of partitions there
               2 record them in <target>/_commits             the epoch counts from here on
               3 now and then, merge small files (`merging.py`)
 
@@ -13,17 +13,15 @@ check repeats what its successor has done, and changes nothing.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import math
-import os
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.files import file_name, sync_folder
 from headrace.sinks import columns, going_back
 from headrace.sinks.commits import (
     FOLDER,
@@ -34,6 +32,7 @@ from headrace.sinks.commits import (
     Record,
     Replaced,
     in_force,
+    newest_period,
     parts_of,
     reached,
     retried,
@@ -44,15 +43,10 @@ from headrace.sinks.contract import (
     Description,
     EpochWriter,
     HeldEpochs,
-    OutputKind,
-    OutputRequest,
     Reached,
     Reference,
     Sink,
     Timelines,
-    appends,
-    bad_option,
-    refuse_unknown,
 )
 from headrace.sinks.durable import (
     Staging,
@@ -62,11 +56,20 @@ from headrace.sinks.durable import (
     lost,
     named,
     noted,
-    safe_name,
+    sync_folders,
 )
-from headrace.sinks.formats import format_named
-from headrace.sinks.merging import FileMerging
+from headrace.sinks.file_formats import format_named
+from headrace.sinks.line_files import CsvFormat
+from headrace.sinks.merging import FileMerging, period_end, period_mark
 from headrace.sinks.ownership import Identity, check_folder
+from headrace.sinks.partitions import (
+    MOST,
+    by_folder,
+    check_partitions,
+    file_columns,
+    partition_columns,
+    safe_place,
+)
 from headrace.state.faults import point
 
 TARGET_MB = 128
@@ -74,6 +77,7 @@ TARGET_MB = 128
 
 class FilesSink(Sink):
     guarantee = EXACTLY_ONCE
+    because = "the files of an epoch appear with a record of it, or not at all"
 
     def __init__(
         self,
@@ -86,6 +90,8 @@ class FilesSink(Sink):
         format: str = "parquet",
         target_file_mb: float = TARGET_MB,
         merge: bool = True,
+        roll_every: int = 0,
+        max_partitions: int = MOST,
         append: bool = False,
         described: Description | None = None,
     ) -> None:
@@ -93,7 +99,8 @@ class FilesSink(Sink):
         self._identity, self._name, self._append = job, name, append
         self._key = name if key is None else key
         self._limit = max(1, int(target_file_mb * (1 << 20)))
-        self._merge, self._described = merge, described or {}
+        self._merge, self._roll_every, self._clock = merge, roll_every, 0
+        self._most, self._described = max_partitions, described or {}
         self._commits = Commits(target)
         self._mergings: dict[str, FileMerging] = {}
         self._newest: Name | None = None  # the last record that is known to count
@@ -106,15 +113,26 @@ class FilesSink(Sink):
     def _chain(self) -> str:
         return chain_of(self._job, self._key)
 
+    @property
+    def target(self) -> Path:
+        """The folder that readers see."""
+        return self._target
+
+    def at(self, clock: int) -> FilesSink:
+        sink = copy.copy(self)
+        sink._clock = clock
+        return sink
+
     def describe(self) -> Description:
         return {**self._described, "schema": columns.packed(self.schema)}
 
     def check(self) -> None:
         check_writable(self._target)
+        check_partitions(self._name, self.schema)
         self._check_schema()
         job = self._identity.known()
         own = None if job is None else chain_of(job, self._key)
-        check_folder(self._target, job, own, self._append)
+        check_folder(self._target, job, own, self._append, self.schema)
         stored = columns.stored(self._target / FOLDER).values()
         columns.unified(self._target, [*stored, self.schema])
 
@@ -168,9 +186,25 @@ class FilesSink(Sink):
         return beyond
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        rows, schema = table.select(self.schema.names), columns.digest_of(self.schema)
-        references = self._staging(self._chain).add(rows, epoch, f"{self._chain}-{unique}")
-        return [{**r, "chain": self._chain, "schema": schema} for r in references]
+        until = period_end(self._clock, self._roll_every)
+        name = f"{self._chain}{period_mark(until)}-{unique}"
+        folders, pieces = self._divided(table.select(self.schema.names))
+        staged = self._staging(self._chain).add_each(pieces, epoch, name)
+        about: Reference = {"chain": self._chain, "schema": columns.digest_of(self.schema)}
+        about |= {"until": until} if until else {}
+        places = [about | ({"folder": folder} if folder else {}) for folder in folders]
+        return [{**r, **place} for place, refs in zip(places, staged, strict=True) for r in refs]
+
+    def _divided(self, rows: pa.Table) -> tuple[Sequence[str], Sequence[pa.Table]]:
+        """The rows of each folder. It is made here already: what the file system does not allow
+        stops the epoch before it is committed."""
+        style, by = CsvFormat.of(self.schema), partition_columns(self.schema)
+        if not by:
+            return [""], [style.mark(rows)]
+        pieces = list(by_folder(rows, by, self._most))
+        for folder, _ in pieces:
+            folder_for(self._target / folder)
+        return [folder for folder, _ in pieces], [style.mark(piece) for _, piece in pieces]
 
     def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if not staged:
@@ -179,8 +213,7 @@ class FilesSink(Sink):
         self._merging(chain).recover(writer)
         record = self._record(chain, epoch, staged, writer)
         if not self._published(record) and self._show(record, writer):
-            with named(self._target):
-                sync_folder(self._target)
+            sync_folders(self._target, (p.folder for p in record.parts))
             point("sink.publish.renamed")
             self._store_columns(chain, staged)
             writer.check()
@@ -232,9 +265,11 @@ class FilesSink(Sink):
 
         False if another driver has meanwhile published them, and merged them away.
         """
-        hidden = self._staging(record.chain).folder
+        merging, hidden = self._merging(record.chain), self._staging(record.chain).folder
+        merging.close(newest_period(record.parts), self._job, self._name, writer)
         for part in record.parts:
-            staged, shown = hidden / part.file, self._target / part.file
+            staged, shown = hidden / part.file, self._target / part.place
+            folder_for(shown.parent)
             writer.check()
             with named(shown):
                 try:
@@ -254,7 +289,7 @@ class FilesSink(Sink):
         earlier = [n for n in in_force(self._commits.names(chain)) if n.epoch < epoch]
         parts = tuple(
             OutputFile(
-                safe_name(r["file"]),
+                r["file"],
                 r["rows"],
                 r["bytes"],
                 r["crc"],
@@ -262,9 +297,13 @@ class FilesSink(Sink):
                 epoch,
                 epoch,
                 writer.timeline,
+                folder=r.get("folder", ""),
+                until=r.get("until", 0),
             )
             for r in staged
         )
+        for part in parts:
+            safe_place(part.place)
         before = earlier[-1].epoch if earlier else NEVER
         return Record(
             epoch, chain, parts, before, writer.token, self._job, self._name, writer.timeline
@@ -277,73 +316,14 @@ class FilesSink(Sink):
 
     def _check_schema(self) -> None:
         try:
-            format_named(self._format).writer(pa.BufferOutputStream(), self.schema).close()
+            files = file_columns(self.schema)
+            format_named(self._format).writer(pa.BufferOutputStream(), files).close()
         except (pa.ArrowException, ValueError, TypeError) as cause:
             raise OutputError(
                 "HR-OUTPUT-006",
                 f"these columns cannot be written to {str(self._target)!r}: {cause}",
                 "Cast or drop the column, or choose another format.",
             ) from cause
-
-
-def _check(o: OutputRequest) -> None:
-    refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
-    if not o.rest:
-        raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
-    appends(o)
-    size, format = o.options.get("target_file_mb", 1), o.options.get("format")
-    if format not in (None, "parquet", "json"):
-        raise bad_option(o, "format", o.options["format"], 'Pass format="parquet" or "json".')
-    if not isinstance(size, int | float) or not 0 < size < math.inf:
-        hint = "Give the size of a file in megabytes, above 0."
-        raise bad_option(o, "target_file_mb", size, hint)
-    if not isinstance(o.options.get("merge", True), bool):
-        raise bad_option(o, "merge", o.options["merge"], "Pass merge=True or merge=False.")
-
-
-def _open(o: OutputRequest) -> Sink:
-    target = Path(os.path.abspath(os.path.expanduser(o.rest)))
-    format = o.options.get("format") or "parquet"
-    options = {n: v for n, v in o.options.items() if n != "format"}
-    return FilesSink(
-        target,
-        o.schema,
-        Identity(o.folder),
-        o.name,
-        key=o.key,
-        format=format,
-        append=appends(o),
-        described={"kind": "files", "place": str(target), "format": format, "options": options},
-        **{n: v for n, v in options.items() if n != "mode"},
-    )
-
-
-def _check_collect(o: OutputRequest) -> None:
-    refuse_unknown(o, ())
-
-
-def _open_collect(o: OutputRequest) -> Sink:
-    place = o.rest or o.key
-    about = {"kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {}}
-    target, job = collect_folder(o.folder, place), Identity(o.folder)
-    return FilesSink(target, o.schema, job, o.name, key=o.key, format="arrow", described=about)
-
-
-def collect_folder(folder: str, key: str) -> Path:
-    """Where a job's folder holds what "collect:" has collected."""
-    return Path(folder) / "collect" / file_name(key)
-
-
-def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
-    return about["place"], {**about["options"], "format": about["format"]}
-
-
-def _reopen_collect(about: Description) -> tuple[str, dict[str, Any]]:
-    return about["place"].removeprefix("collect:"), dict(about["options"])
-
-
-FILES = OutputKind(_check, _open, _reopen)
-COLLECT = OutputKind(_check_collect, _open_collect, _reopen_collect)
 
 
 def chain_of(job: str, key: str) -> str:

@@ -1,7 +1,4 @@
-"""Tables to files and back: Parquet, JSON lines, Arrow.
-
-A table may become several files, each about as large as asked. Joining files goes batch by
-batch, so memory does not grow with their number. Durability is `durable.py`'s business.
+"""Rows as text: JSON documents and lines of CSV, and JSON back to rows.
 
 JSON lines are written column by column: no Python per row for plain types. Every value comes back
 as it was, by `parse_json` and from a JSON input of the same columns. Numbers are JSON numbers; NaN
@@ -16,56 +13,14 @@ import datetime as dt
 import decimal
 import json
 import math
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.chunk import plain_type
 from headrace.errors import OutputError
 from headrace.kernel import decode_json
-
-STEP_ROWS = 131_072  # rows between two checks of the size of the file
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    suffix: str
-    writer: Callable[[Any, pa.Schema], Any]  # has write_table and close
-    batches: Callable[[Path, pa.Schema], Iterator[pa.Table]]
-    schema: Callable[[Path], pa.Schema | None]  # None: the file does not say
-
-
-class _JsonWriter:
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        check_json(schema)
-        self._file = file
-
-    def write_table(self, table: pa.Table) -> None:
-        self._file.write(json_lines(table))
-
-    def close(self) -> None:
-        return None
-
-
-class _ArrowWriter:
-    """Writes plain columns: an Arrow file has one dictionary for a column, our rows several."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._schema = without_dictionaries(schema)
-        self._writer = pa.ipc.new_file(file, self._schema)
-
-    def write_table(self, table: pa.Table) -> None:
-        self._writer.write_table(table.cast(self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
@@ -82,111 +37,6 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(kind)
 
 
-def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> Any:
-    return pq.ParquetWriter(file, schema, compression="zstd")
-
-
-def _parquet_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(STEP_ROWS):
-            yield pa.Table.from_batches([batch])
-
-
-def _arrow_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    file = pa.ipc.open_file(pa.memory_map(str(path)))  # not copied: pages come as they are read
-    for i in range(file.num_record_batches):
-        yield pa.Table.from_batches([file.get_batch(i)])
-
-
-def _arrow_schema(path: Path) -> pa.Schema:
-    with pa.OSFile(str(path)) as source:
-        return pa.ipc.open_file(source).schema
-
-
-def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    lines = pa.array(path.read_bytes().splitlines(), pa.binary())
-    try:
-        yield parse_json(lines, schema)
-    except ValueError as cause:
-        raise OutputError(
-            "HR-OUTPUT-007",
-            f"{str(path)!r} holds something else than was written, {cause}",
-            "Restore the file from a backup; only the job itself may change output files.",
-        ) from cause
-
-
-FORMATS = {
-    "parquet": Format(".parquet", _parquet_writer, _parquet_batches, pq.read_schema),
-    "json": Format(".json", _JsonWriter, _json_batches, lambda path: None),
-    "arrow": Format(".arrow", _ArrowWriter, _arrow_batches, _arrow_schema),
-}
-
-
-def format_named(name: str) -> Format:
-    if name not in FORMATS:
-        raise OutputError(
-            "HR-OUTPUT-008", f"unknown format {name!r}", f"Known: {', '.join(FORMATS)}."
-        )
-    return FORMATS[name]
-
-
-def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int) -> int:
-    """Write tables until the file has `limit` bytes; how many were written."""
-    written = 0
-    with closing(format.writer(file, tables[0].schema)) as writer:
-        for table in tables:
-            writer.write_table(table)
-            written += 1
-            if file.tell() >= limit:
-                break
-    return written
-
-
-def steps(table: pa.Table) -> list[pa.Table]:
-    """The table in pieces that are small compared to a file."""
-    return [table.slice(i, STEP_ROWS) for i in range(0, table.num_rows, STEP_ROWS)]
-
-
-def join(file: IO[bytes], format: Format, paths: Sequence[Path]) -> None:
-    """Write the rows of `paths`, which all have the same columns, as one file."""
-    schema = format.schema(paths[0])
-    if schema is None:  # lines: the bytes one after the other
-        for path in paths:
-            with path.open("rb") as source:
-                shutil.copyfileobj(source, file)
-        return
-    with closing(format.writer(file, schema)) as writer:
-        for table in _gathered(t for path in paths for t in format.batches(path, schema)):
-            writer.write_table(table)
-
-
-def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that are worth a row group each."""
-    pending: list[pa.Table] = []
-    for table in tables:
-        pending.append(table)
-        if sum(t.num_rows for t in pending) >= STEP_ROWS:
-            yield pa.concat_tables(pending).combine_chunks()
-            pending = []
-    if pending:
-        yield pa.concat_tables(pending).combine_chunks()
-
-
-def format_of(file: str) -> Format:
-    """The format of an output file, by its name."""
-    format = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
-    if format is None:
-        raise OutputError(
-            "HR-OUTPUT-007",
-            f"{file!r} is not the name of an output file",
-            "Restore the output's folder from a backup.",
-        )
-    return format
-
-
-# JSON lines.
-
-
 _CONTROL = r"[\x00-\x1f\x7f]"
 
 
@@ -194,9 +44,13 @@ def json_lines(table: pa.Table) -> bytes:
     """One line of JSON for each row."""
     if not table.num_rows:
         return b""
-    lines = _documents(table, "}\n")
-    joined = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
-    return bytes(pc.binary_join(joined, _text(""))[0].as_buffer())
+    return joined(_documents(table, "}\n"))
+
+
+def joined(texts: pa.Array) -> bytes:
+    """The texts one after the other."""
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(texts)], pa.int64()), texts)
+    return bytes(pc.binary_join(whole, _text(""))[0].as_buffer())
 
 
 def json_values(table: pa.Table) -> pa.Array:
@@ -207,21 +61,29 @@ def json_values(table: pa.Table) -> pa.Array:
 
 
 def csv_values(table: pa.Table) -> pa.Array:
-    """One line of CSV for each row, as bytes and without an end: null is an empty field, empty
-    text is ""; text is in quotes where it must be, times are as in JSON and in quotes."""
-    fields = [_csv_field(column) for column in table.columns]
-    lines = pc.binary_join_element_wise(*fields, _text(","))
-    return lines.cast(pa.string()).cast(pa.binary())
+    """One line of CSV for each row, as bytes and without an end."""
+    return csv_texts(table).cast(pa.string()).cast(pa.binary())
 
 
-def _csv_field(column: pa.ChunkedArray) -> pa.Array:
+def csv_texts(table: pa.Table, delimiter: str = ",", end: str = "") -> pa.Array:
+    """One line of CSV for each row: null is an empty field, empty text is ""; text is in quotes
+    where it must be, times are as in JSON and in quotes."""
+    fields = [_csv_field(column, delimiter) for column in table.columns]
+    lines = pc.binary_join_element_wise(*fields, _text(delimiter))
+    return pc.binary_join_element_wise(lines, _text(end), _text("")) if end else lines
+
+
+def _csv_field(column: pa.ChunkedArray, delimiter: str) -> pa.Array:
     values = column.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return pc.if_else(values.is_null(), _text(""), _encoded(column))
     text = values.cast(pa.large_string())
-    special = pc.or_(pc.match_substring_regex(text, r'[,"\r\n]'), pc.equal(text, _text("")))
+    special = pc.or_(
+        pc.match_substring_regex(text, rf'["\r\n\x{{{ord(delimiter):x}}}]|^\x{{feff}}'),
+        pc.equal(text, _text("")),
+    )
     quoted = _quoted_plain(pc.replace_substring(text, '"', '""'))
     return pc.fill_null(pc.if_else(special, quoted, text), "")
 

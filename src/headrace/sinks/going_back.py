@@ -39,9 +39,10 @@ from headrace.sinks.commits import (
     store_spans,
 )
 from headrace.sinks.contract import EpochWriter, Timelines
-from headrace.sinks.durable import check_bytes, folder_for, named, write
-from headrace.sinks.formats import Format, format_of
+from headrace.sinks.durable import check_bytes, folder_for, named, sync_folders, write
+from headrace.sinks.file_formats import Format, format_of
 from headrace.sinks.merging import FileMerging
+from headrace.sinks.partitions import file_columns
 from headrace.state.faults import point
 
 ASIDE = "_taken_back"
@@ -96,7 +97,7 @@ def _go_back(
         token=writer.token,
         timeline=writer.timeline,
         revision=slot.revision,
-        gone=tuple(sorted(p.file for p in ahead)),
+        gone=tuple(sorted(p.place for p in ahead)),
     )
     merging.install(snapshot, writer)
     rows = sum(p.rows for p in parts) - sum(p.rows for p in remaining)
@@ -108,13 +109,13 @@ def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
     """Give the files a second name; a start that crashed may have done so for some."""
     aside = folder_for(merging.target / ASIDE)
     for part in parts:
-        with named(aside / part.file):
+        folder_for(aside / part.folder)
+        with named(aside / part.place):
             try:
-                _link_or_copy(merging.find(part), aside / part.file)
+                _link_or_copy(merging.find(part), aside / part.place)
             except FileNotFoundError as cause:
-                raise Replaced(part.file) from cause
-    with named(aside):
-        sync_folder(aside)
+                raise Replaced(part.place) from cause
+    sync_folders(aside, (p.folder for p in parts))
 
 
 def _link_or_copy(path: Path, second: Path) -> None:
@@ -138,8 +139,8 @@ def _cut_after(
     format, path = format_of(part.file), merging.find(part)
     check_bytes(path, part.bytes, part.crc)
     runs = spans_of(merging.commits.folder, part)
-    schema = columns.stored(merging.commits.folder)[merging.chain, part.schema]
-    file = merging.fresh(slot, part.level, writer) + format.suffix
+    schema = file_columns(columns.stored(merging.commits.folder)[merging.chain, part.schema])
+    file = merging.fresh(slot, part, part.level, writer) + format.suffix
     hidden = merging.hidden / file
     written = write(hidden, lambda out: _copy(out, format, path, schema, runs, epoch))
     left = [run for run in runs if run[0] <= epoch]

@@ -40,6 +40,8 @@ _PRODUCER = "headrace.producer."  # of table properties; at rest
 
 
 class IcebergSink(LakeSink):
+    because = "an epoch is one commit of the table, which holds its number"
+
     def __init__(self, o: OutputRequest) -> None:
         super().__init__(o)
         self._place = IcebergPlace(o.rest, o.options.get("catalog", "default"))

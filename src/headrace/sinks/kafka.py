@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.clock import millis
 from headrace.errors import LogError, OutputError
-from headrace.log import kafka, kafka_delivery, kafka_topics
+from headrace.log import kafka, kafka_delivery, kafka_errors, kafka_topics
 from headrace.log.kafka_delivery import (
     Delivered,
     Delivery,
@@ -43,27 +43,21 @@ from headrace.sinks.contract import (
     OutputRequest,
     Reference,
     Sink,
-    appends,
-    bad_option,
-    refuse_unknown,
 )
-from headrace.sinks.delivered import DeliveredSink, within
+from headrace.sinks.delivered import StagedSink, within
 from headrace.sinks.durable import noted
+from headrace.sinks.formats import without_dictionaries
+from headrace.sinks.kafka_options import (
+    OPTIONS,
+    PARTITIONERS,
+    TIMEOUT,
+    check_options,
+    harmless,
+    place_of,
+)
 from headrace.sinks.kafka_records import layout_of
+from headrace.sinks.registered_values import value_schema_of
 from headrace.state.faults import point
-
-TIMEOUT = "60s"  # that a transaction may last
-_PARTITIONERS = {
-    "murmur2": "murmur2_random", "crc32": "consistent_random", "fnv1a": "fnv1a_random",
-}  # fmt: skip
-_RECORDS = ("key", "value", "format", "headers", "partition", "timestamp")
-_OPTIONS = (
-    *_RECORDS, "partitioner", "partitions", "replication", "guarantee", "transaction_timeout",
-    "mode",
-)  # fmt: skip
-_NOT_SECRET = ("protocol", "mechanism", "mechanisms", "username", "location")  # ends of names
-
-_LEAST_TIMEOUT = 1_000  # milliseconds
 
 T = TypeVar("T")
 
@@ -73,11 +67,12 @@ _access_to: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
 _producers: dict[tuple[int, str, str], tuple[int, JobTransactions]] = {}
 
 
-class KafkaSink(DeliveredSink):
+class KafkaSink(StagedSink):
     def __init__(self, o: OutputRequest, cluster: kafka.Cluster, topic: str) -> None:
         super().__init__(o)
         self._cluster, self._topic, self._options = cluster, topic, dict(o.options)
         self._layout = layout_of(o.uri, o.options)
+        self._values = value_schema_of(o.uri, topic, self._layout.format, o.options)
         self._guarantee: str = o.options.get("guarantee", EXACTLY_ONCE)
         self._target: kafka_topics.Target | None = None  # as of the last look
         self._last = -1  # the last epoch that was delivered at least once, in this run
@@ -87,6 +82,15 @@ class KafkaSink(DeliveredSink):
         return self._guarantee
 
     @property
+    def because(self) -> str:
+        if self._guarantee == AT_LEAST_ONCE:
+            return "no transactions: after a crash an epoch may be sent again"
+        return (
+            "an epoch and its number are one transaction; a consumer must read committed records "
+            "only (isolation.level=read_committed)"
+        )
+
+    @property
     def what(self) -> str:
         return f"topic {self._topic!r} of Kafka"
 
@@ -94,14 +98,14 @@ class KafkaSink(DeliveredSink):
         """Without anything that could be secret."""
         with self._as_output():
             id = kafka_topics.cluster_id(self._cluster)
-        access = {n: v for n, v in self._options.items() if n not in _OPTIONS}
+        access = {n: v for n, v in self._options.items() if n not in (*OPTIONS, "registry_auth")}
         _access_to[os.getpid(), id] = self._cluster.brokers, access
-        options = {n: v for n, v in self._options.items() if n in _OPTIONS}
+        options = {n: v for n, v in self._options.items() if n in OPTIONS}
         return {
             "kind": "kafka",
             "place": f"{id}/{self._topic}",
             "format": self._layout.format,
-            "options": {**options, "brokers": self._cluster.brokers, **_harmless(access)},
+            "options": {**options, "brokers": self._cluster.brokers, **harmless(access)},
             "schema": packed(self.schema),
         }
 
@@ -110,6 +114,8 @@ class KafkaSink(DeliveredSink):
         self._layout.check(self.schema)
         partitions = self._options.get("partitions")
         with self._as_output():
+            if self._values is not None:
+                self._values.check(self._value_columns())
             target = kafka_topics.target(self._cluster, self._topic)
         if target is None and partitions is None:
             raise OutputError(
@@ -129,8 +135,15 @@ class KafkaSink(DeliveredSink):
             self._target = kafka_topics.target(self._cluster, self._topic)
             if self._guarantee == EXACTLY_ONCE:
                 kafka_delivery.create_epochs(self._cluster, self._identity.get(), copies)
+            if self._values is not None:
+                numbered = self._values.registered(self._value_columns())
+                self._layout = replace(self._layout, numbered=numbered)
         if self._target is not None:
             self._layout = self._layout.within(self._target.partitions, self._target.max_bytes)
+
+    def _value_columns(self) -> pa.Schema:
+        plain = without_dictionaries(self.schema)
+        return pa.schema([plain.field(n) for n in self._layout.value_columns(plain)])
 
     # Who has delivered what.
 
@@ -152,6 +165,11 @@ class KafkaSink(DeliveredSink):
 
     def held(self) -> HeldEpochs | None:
         return None if self._guarantee == AT_LEAST_ONCE else super().held()
+
+    def knows(self, about: Mapping[str, Any]) -> bool:
+        """What was delivered at least once is recorded nowhere."""
+        before: Any = about.get("options", {}).get("guarantee", EXACTLY_ONCE)
+        return bool(before == EXACTLY_ONCE)
 
     def reached(self, epoch: int) -> bool:
         """What was delivered is looked up only if the topic was made again since the last call."""
@@ -244,9 +262,6 @@ class KafkaSink(DeliveredSink):
             lambda: (self._staging.read(r) for r in staged),
         )  # fmt: skip
 
-    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
-        raise NotImplementedError  # groups are published
-
     def _transactions(self, job: str, writer: EpochWriter) -> JobTransactions:
         id = self._patiently(lambda: kafka_topics.cluster_id(self._cluster), writer.check)
         place = os.getpid(), id, job
@@ -258,7 +273,7 @@ class KafkaSink(DeliveredSink):
         return transactions
 
     def _tuning(self) -> dict[str, Any]:
-        return {"partitioner": _PARTITIONERS[self._options.get("partitioner", "murmur2")]}
+        return {"partitioner": PARTITIONERS[self._options.get("partitioner", "murmur2")]}
 
     def records(self, rows: pa.Table) -> pa.Table:
         return self._layout.records(rows)
@@ -283,9 +298,9 @@ class KafkaSink(DeliveredSink):
 
     def _translated(self, error: Any) -> OutputError:
         where, code = f"Kafka at {self._cluster.brokers}", kafka.library().KafkaError
-        complaint = kafka_topics.complaint(self._cluster)
+        complaint = kafka_errors.complaint(self._cluster)
         said = error.str() if complaint is None else f"{error.str()}; {complaint}"
-        if kafka_topics.is_refusal(error) or complaint is not None:
+        if kafka.is_refusal(error) or complaint is not None:
             return OutputError(
                 "HR-KAFKA-038",
                 f"{where} refuses output {self._name!r}: {said}",
@@ -302,7 +317,7 @@ class KafkaSink(DeliveredSink):
                 "The topic takes smaller records than when the job was started: raise its "
                 "max.message.bytes and start the job again. Nothing is lost.",
             )
-        if kafka_topics.is_gone(error):
+        if kafka_errors.is_gone(error):
             return OutputError(
                 "HR-KAFKA-032",
                 f"no Kafka broker answers at {self._cluster.brokers}: {said}",
@@ -330,64 +345,18 @@ def _digest(staged: Iterable[Reference]) -> str:
     return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
-# Options.
-
-
-def _check(o: OutputRequest) -> None:
-    _place(o)
-    own = {n: v for n, v in o.options.items() if not n.startswith(kafka.SHORTHANDS)}
-    refuse_unknown(replace(o, options=own), (*_OPTIONS, "options"))
-    appends(o)
-    layout_of(o.uri, o.options)
-    for name in ("partitions", "replication"):
-        number = o.options.get(name, 1)
-        if type(number) is not int or number < 1:
-            raise bad_option(o, name, number, "Give a whole number, 1 or more.")
-    if o.options.get("partitioner", "murmur2") not in _PARTITIONERS:
-        known = ", ".join(_PARTITIONERS)
-        raise bad_option(o, "partitioner", o.options["partitioner"], f"Known: {known}.")
-    if o.options.get("guarantee", EXACTLY_ONCE) not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-        hint = f'Pass "{EXACTLY_ONCE}" (the default) or "{AT_LEAST_ONCE}".'
-        raise bad_option(o, "guarantee", o.options["guarantee"], hint)
-    timeout = millis(o.options.get("transaction_timeout", TIMEOUT))
-    if timeout < _LEAST_TIMEOUT:
-        hint = "Give a second or more, and not more than the brokers allow (15 minutes)."
-        raise bad_option(o, "transaction_timeout", o.options["transaction_timeout"], hint)
-
-
-def _place(o: OutputRequest) -> tuple[kafka.Cluster, str]:
-    try:
-        brokers, topic = kafka.parse(o.uri)
-        return kafka.Cluster(brokers, kafka.properties(o.options, repr(o.uri))), topic
-    except LogError as cause:
-        raise OutputError(cause.code, cause.message, cause.hint) from cause
-
-
 def _open(o: OutputRequest) -> Sink:
-    return KafkaSink(o, *_place(o))
+    return KafkaSink(o, *place_of(o))
 
 
 def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
     id, _, topic = about["place"].partition("/")
     options = dict(about["options"])
-    own = {n: v for n, v in options.items() if n in _OPTIONS}
+    own = {n: v for n, v in options.items() if n in OPTIONS}
     described = options["brokers"], {n: v for n, v in options.items() if n not in own}
     brokers, access = _access_to.get((os.getpid(), id), described)
     access = {n: v for n, v in access.items() if n != "brokers"}
     return f"//{brokers}/{topic}", {**own, **access}
 
 
-def _harmless(access: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the options may be stored: where a secret is, but no secret."""
-    stored = {n: v for n, v in access.items() if n != "options" and _is_harmless(n, v)}
-    named = access.get("options") or {}
-    inner = {n: v for n, v in named.items() if _is_harmless(n, v)}
-    return {**stored, **({"options": inner} if inner else {})}
-
-
-def _is_harmless(name: str, value: Any) -> bool:
-    reference = isinstance(value, str) and value.startswith(("env:", "file:"))
-    return reference or name.endswith(_NOT_SECRET)
-
-
-KAFKA = OutputKind(_check, _open, _reopen)
+KAFKA = OutputKind(check_options, _open, _reopen)

@@ -17,9 +17,10 @@ from headrace.errors import OutputError, did_you_mean
 from headrace.log.kafka_produce import HEADER, OVERHEAD
 from headrace.schema import ddl_type
 from headrace.sinks.formats import check_json, csv_values, json_values, without_dictionaries
+from headrace.sinks.registered_values import NumberedSchema
 
-FORMATS = ("json", "csv", "text", "bytes")
-_LINES = ("json", "csv")  # formats of several columns
+FORMATS = ("json", "csv", "text", "bytes", "avro", "protobuf")
+_ONE = ("text", "bytes")  # formats of one column
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Layout:
     timestamp: str | None = None
     partitions: int | None = None  # that the topic has
     max_bytes: int | None = None  # of a record of the topic
+    numbered: NumberedSchema | None = None  # of the value, if there is a schema registry
 
     def within(self, partitions: int, max_bytes: int) -> Layout:
         """The same for a topic that is known."""
@@ -71,7 +73,7 @@ class Layout:
 
     def _check_value(self, schema: pa.Schema) -> None:
         columns = self.value_columns(schema)
-        if self.format in ("text", "bytes"):
+        if self.format in _ONE:
             kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
                      pa.types.is_large_binary)  # fmt: skip
             if len(columns) != 1:
@@ -88,6 +90,8 @@ class Layout:
             csv = pa.types.is_nested(field.type) or pa.types.is_binary(field.type)
             if self.format == "csv" and csv:
                 raise self._wrong_type(schema, "value", field.name, "something that CSV can hold")
+        if self.format in ("avro", "protobuf"):
+            return  # their schemas say what they can hold
         try:
             check_json(pa.schema([schema.field(name) for name in columns]))
         except ValueError as cause:
@@ -108,7 +112,7 @@ class Layout:
         """The columns of the value."""
         if self.value:
             return list(self.value)
-        if self.format in _LINES or len(schema) == 1:
+        if self.format not in _ONE or len(schema) == 1:
             return list(schema.names)
         used = {self.key, self.partition, self.timestamp, *(c for _, c in self.headers)}
         return [name for name in schema.names if name not in used]
@@ -117,7 +121,7 @@ class Layout:
         """The rows as columns "key", "value" and those that are wanted besides."""
         rows = rows.cast(without_dictionaries(rows.schema))
         value = rows.select(self.value_columns(rows.schema))
-        columns = {"value": _value(self.format, value)}
+        columns = {"value": self._value(value)}
         if self.key is not None:
             columns["key"] = _bytes(rows.column(self.key))
         if self.partition is not None:
@@ -129,6 +133,13 @@ class Layout:
         records = pa.table(columns)
         self._check_sizes(records)
         return records
+
+    def _value(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        if self.numbered is not None:
+            return self.numbered.values(rows)
+        if self.format == "json":
+            return json_values(rows)
+        return csv_values(rows) if self.format == "csv" else _bytes(rows.column(0))
 
     def _partition(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
         """The partition of each row; -1 where the key decides."""
@@ -192,12 +203,6 @@ class Layout:
                 "Write less of it (value=, substring), or let the topic take larger records and "
                 "start the job again; nothing of this batch is committed.",
             )
-
-
-def _value(format: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-    if format == "json":
-        return json_values(rows)
-    return csv_values(rows) if format == "csv" else _bytes(rows.column(0))
 
 
 def _bytes(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -19,7 +19,15 @@ import pyarrow.compute as pc
 from headrace.errors import OutputError
 from headrace.schema import ddl_type
 from headrace.sinks.columns import holds
-from headrace.sinks.contract import EpochWriter, OutputRequest, Reference, Timelines, bad_option
+from headrace.sinks.contract import (
+    EpochWriter,
+    OutputRequest,
+    Reference,
+    Timelines,
+    bad_option,
+    check_names,
+    names_of,
+)
 from headrace.sinks.delivered import DeliveredSink
 from headrace.sinks.formats import without_dictionaries
 
@@ -181,10 +189,6 @@ def digest(staged: Sequence[Reference]) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
-def names_of(names: str | Sequence[str] | None) -> list[str]:
-    return [] if names is None else [names] if isinstance(names, str) else list(names)
-
-
 def latest_by_key(rows: pa.Table, key: list[str]) -> pa.Table:
     """Of each key the row that holds after all of them, or one that `__deletes` it."""
     if CHANGE not in rows.column_names:
@@ -267,15 +271,7 @@ def check_options(o: OutputRequest) -> None:
     if mode not in (None, "append", UPSERT):
         raise bad_option(o, "mode", mode, 'Pass mode="append" or "upsert", or leave it out.')
     for option in ("key", "partition_by"):
-        names = o.options.get(option)
-        listed = [names] if isinstance(names, str) else names
-        if names is not None and not (
-            isinstance(listed, list | tuple)
-            and listed
-            and all(isinstance(n, str) and n for n in listed)
-            and len(set(listed)) == len(listed)
-        ):
-            raise bad_option(o, option, names, f'Name columns: {option}=["a", "b"].')
+        check_names(o, option)
     if (mode == UPSERT) != (o.options.get("key") is not None):
         fact = 'has mode="upsert" but no key' if mode == UPSERT else "has a key, but no upsert"
         raise OutputError(

@@ -37,6 +37,8 @@ from headrace.sinks.formats import json_values, without_dictionaries
 
 
 class LogSink(DeliveredSink):
+    because = "an epoch is one append with its number, which the topic takes once"
+
     def __init__(self, o: OutputRequest, log: EmbeddedLog) -> None:
         super().__init__(o)
         self._log, self._topic = log, o.rest
@@ -135,6 +137,7 @@ class LogSink(DeliveredSink):
         try:
             typed = self._log.describe(self._topic).schema is not None
             key = self._key if typed else None
+            rows = rows.combine_chunks()  # staged in pieces, which cost the log more than a copy
             acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":

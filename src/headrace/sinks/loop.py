@@ -27,6 +27,7 @@ SCHEME = "loop"
 
 class LoopSink(Sink):
     guarantee = EXACTLY_ONCE
+    because = "in the job's folder, by epoch"
     loops = True
 
     def __init__(self, o: OutputRequest) -> None:

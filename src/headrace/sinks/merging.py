@@ -16,19 +16,28 @@ name of its own; of two snapshots of one slot only one is created, and the drive
 deletes nothing but its own file; and a file whose slot is not beyond that of the snapshot in
 force, which does not name it, is never named again. A globbing reader may miss rows of old
 epochs between 3 and 4, or fail on a file that has been removed; it never sees a row twice.
+
+Only files of one partition are joined, and of one period, if the output has periods: by the
+epoch's clock, so a repeated epoch is of the same one. Before the first file of another period
+appears, what is left of the one before is joined (`close`); after that its files stay for ever.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pyarrow as pa
 
 from headrace.files import sync_folder
+from headrace.sinks import columns
 from headrace.sinks.commits import (
     SPANS_SUFFIX,
     Commits,
@@ -38,15 +47,18 @@ from headrace.sinks.commits import (
     Replaced,
     Slot,
     in_force,
+    newest_period,
     owner_of,
     parts_of,
     retried,
+    shown_files,
     spans_of,
     store_spans,
 )
 from headrace.sinks.contract import EpochWriter
-from headrace.sinks.durable import check_bytes, named, remove, write
-from headrace.sinks.formats import Format, format_named, join
+from headrace.sinks.durable import check_bytes, named, remove, sync_folders, write
+from headrace.sinks.file_formats import Format, format_named
+from headrace.sinks.partitions import file_columns
 from headrace.state.faults import point
 
 EVERY = 16  # records between two snapshots
@@ -63,6 +75,7 @@ class FileMerging:
     limit: int  # bytes of a full file
     enabled: bool
     recovered: Slot | None = None  # the snapshot that was finished last
+    period: int = -1  # of the newest rows, when it was looked at last
 
     @property
     def commits(self) -> Commits:
@@ -76,21 +89,60 @@ class FileMerging:
         names = in_force(self.commits.names(self.chain))
         if sum(not n.is_snapshot for n in names) < EVERY:
             return
-        records = self.commits.read_chain(names)
-        slot = Slot(records[-1].epoch, 0)
-        remaining, replaced = self._merge(list(parts_of(records)), slot, writer)
+        parts = list(parts_of(self.commits.read_chain(names)))
+        slot, period = Slot(names[-1].epoch, 0), newest_period(parts)
+        small = [p for p in self._small(parts) if p.until in (0, period)]
+        groups = (self._choose(group) for group in _divided(small, _LEVEL))
+        merged = self._join_each([g for g in groups if len(g) >= FEW], slot, writer)
         point("sink.merge.written")
+        self._install(parts, merged, slot, job, output, writer)
+
+    def close(self, until: int, job: str, output: str, writer: EpochWriter) -> None:
+        """Before rows of the period that ends at `until` appear: merge what is left of the one
+        before, whose files are final from then on."""
+        if until != self.period:
+            retried(self.target, lambda: self._close(until, job, output, writer))
+            self.period = until
+
+    def _close(self, until: int, job: str, output: str, writer: EpochWriter) -> None:
+        names = in_force(self.commits.names(self.chain))
+        records = self.commits.read_chain(names)
+        parts = list(parts_of(records))
+        period = newest_period(parts)
+        if period in (0, until) or records[-1].closed == period:
+            return
+        small = [p for p in self._small(parts) if p.until == period]
+        groups = [g for group in _divided(small, _ALIKE) for g in self._full(group)]
+        if groups:
+            slot = Slot(names[-1].epoch, 1 + (-1 if (r := names[-1].revision) is None else r))
+            merged = self._join_each(groups, slot, writer)
+            point("sink.merge.written")
+            self._install(parts, merged, slot, job, output, writer, period)
+
+    def _install(
+        self,
+        parts: list[OutputFile],
+        merged: list[tuple[list[OutputFile], OutputFile]],
+        slot: Slot,
+        job: str,
+        output: str,
+        writer: EpochWriter,
+        closed: int = 0,
+    ) -> None:
+        gone = sorted(p.place for group, _ in merged for p in group)
+        left = [p for p in parts if p.place not in set(gone)]
         snapshot = Record(
             slot.epoch,
             self.chain,
-            tuple(remaining),
-            records[-1].epoch,
+            (*left, *(file for _, file in merged)),
+            slot.epoch,
             writer.token,
             job,
             output,
             writer.timeline,
             slot.revision,
-            tuple(replaced),
+            tuple(gone),
+            closed,
         )
         self.install(snapshot, writer)
 
@@ -98,7 +150,7 @@ class FileMerging:
         """Write the snapshot, unless another driver was first; finish the one in force."""
         writer.check()
         if not self.commits.write(snapshot):
-            self._drop(p.file for p in snapshot.parts if _slot(p.file) == _slot_of(snapshot))
+            self._drop(p.place for p in _new_in(snapshot))
         point("sink.merge.recorded")
         self.recover(writer)
 
@@ -124,24 +176,23 @@ class FileMerging:
 
     def _show(self, snapshot: Record, writer: EpochWriter) -> None:
         for part in (p for p in snapshot.parts if p.level):
-            hidden, shown = self.hidden / part.file, self.target / part.file
+            hidden, shown = self.hidden / part.file, self.target / part.place
             if hidden.exists():
                 writer.check()
                 with named(hidden), suppress(FileNotFoundError):  # another driver did it
                     hidden.rename(shown)
                 point("sink.merge.renamed")
             elif not shown.exists():
-                raise Replaced(part.file)
-        with named(self.target):
-            sync_folder(self.target)
+                raise Replaced(part.place)
+        sync_folders(self.target, (p.folder for p in _new_in(snapshot)))
 
     def _sweep(self, snapshot: Record, names: list[Name], writer: EpochWriter) -> None:
         """Remove files of this chain that no snapshot can name any more."""
         live = {p.file for n in names for p in self.commits.read(n).parts}
-        places = (self.target, self.hidden, self.commits.folder)
+        places = (self.hidden, self.commits.folder)
         with named(self.target):
             paths = [path for place in places if place.is_dir() for path in place.iterdir()]
-        for path in paths:
+        for path in (*paths, *(self.target / place for place in shown_files(self.target))):
             file = path.name.removesuffix(SPANS_SUFFIX)
             owner = owner_of(file)
             if owner is None or owner[0] != self.chain or file in live:
@@ -151,28 +202,14 @@ class FileMerging:
                 writer.check()
                 remove(path)
 
-    def _drop(self, files: Iterable[str]) -> None:
-        for file in files:
-            for path in (self.target / file, self.hidden / file, self._rows(file)):
+    def _drop(self, places: Iterable[str]) -> None:
+        for place in places:
+            file = place.rpartition("/")[2]
+            for path in (self.target / place, self.hidden / file, self._rows(file)):
                 remove(path)
 
     def _rows(self, file: str) -> Path:
         return self.commits.folder / f"{file}{SPANS_SUFFIX}"
-
-    def _merge(
-        self, parts: list[OutputFile], slot: Slot, writer: EpochWriter
-    ) -> tuple[list[OutputFile], list[str]]:
-        """The parts after merging, and the files that are no longer needed."""
-        remaining, replaced = parts, list[str]()
-        by_level = sorted(self._small(parts), key=lambda p: p.level)
-        for level, group in groupby(by_level, key=lambda p: p.level):
-            chosen = self._choose(list(group))
-            if len(chosen) >= FEW:
-                merged = self._join(chosen, slot, level + 1, writer)
-                names = {p.file for p in chosen}
-                remaining = [*(p for p in remaining if p.file not in names), merged]
-                replaced += sorted(names)
-        return remaining, replaced
 
     def _small(self, parts: list[OutputFile]) -> list[OutputFile]:
         """Files that are worth joining; those of another format stay as they are."""
@@ -181,29 +218,42 @@ class FileMerging:
         return [p for p in small if p.file.endswith(suffix)] if self.enabled else []
 
     def _choose(self, parts: list[OutputFile]) -> list[OutputFile]:
-        """The oldest files that fit into one, of those with the most common columns.
+        """The oldest files that fit into one, of those with the most common columns."""
+        return self._fitting(max(_divided(parts[:MANY], _ALIKE), key=len))
 
-        They are of one timeline, so that another one can be given up."""
-        alike: dict[tuple[str, str], list[OutputFile]] = {}
-        for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
-            alike.setdefault((part.schema, part.timeline), []).append(part)
-        chosen, size = list[OutputFile](), 0
-        for part in max(alike.values(), key=len):
-            size += part.bytes
-            if size > self.limit:
-                break
-            chosen.append(part)
-        return chosen
+    def _fitting(self, parts: list[OutputFile]) -> list[OutputFile]:
+        """The first ones, as far as they fit into one file."""
+        sizes = accumulate(p.bytes for p in parts)
+        return [p for p, size in zip(parts, sizes, strict=True) if size <= self.limit]
+
+    def _full(self, parts: list[OutputFile]) -> Iterator[list[OutputFile]]:
+        """All of them, in groups that each fit into one file; without single ones."""
+        while parts:
+            group = self._fitting(parts) or parts[:1]
+            parts = parts[len(group) :]
+            if len(group) > 1:
+                yield group
+
+    def _join_each(
+        self, groups: list[list[OutputFile]], slot: Slot, writer: EpochWriter
+    ) -> list[tuple[list[OutputFile], OutputFile]]:
+        stored = columns.stored(self.commits.folder)
+        return [(group, self._join(group, slot, stored, writer)) for group in groups]
 
     def _join(
-        self, parts: list[OutputFile], slot: Slot, level: int, writer: EpochWriter
+        self,
+        parts: list[OutputFile],
+        slot: Slot,
+        stored: Mapping[tuple[str, str], pa.Schema],
+        writer: EpochWriter,
     ) -> OutputFile:
-        format = format_named(self.format)
-        file = self.fresh(slot, level, writer) + format.suffix
+        format, level = format_named(self.format), max(p.level for p in parts) + 1
+        file = self.fresh(slot, parts[0], level, writer) + format.suffix
         paths = [self.find(p) for p in parts]
         for part, path in zip(parts, paths, strict=True):
             check_bytes(path, part.bytes, part.crc)
-        written = write(self.hidden / file, lambda out: _joined(out, format, paths))
+        schema = file_columns(stored[self.chain, parts[0].schema])
+        written = write(self.hidden / file, lambda out: _joined(out, format, paths, schema))
         epochs = [span for p in parts for span in spans_of(self.commits.folder, p)]
         store_spans(self.commits.folder, file, epochs)
         with named(self.hidden):
@@ -221,24 +271,59 @@ class FileMerging:
             level=level,
         )
 
-    def fresh(self, slot: Slot, level: int, writer: EpochWriter) -> str:
+    def fresh(self, slot: Slot, like: OutputFile, level: int, writer: EpochWriter) -> str:
         """A name for a merged file that nobody else uses, without its suffix."""
-        place = f"{slot.epoch:012d}-{slot.revision}-{self.chain}"
+        place = f"{slot.epoch:012d}-{slot.revision}-{self.chain}{period_mark(like.until)}"
         return f"merged-{place}-{level}-{writer.token}-{uuid.uuid4().hex[:8]}"
 
     def find(self, part: OutputFile) -> Path:
         """A merged file is hidden until the files it replaces are gone."""
-        for path in (self.target / part.file, self.hidden / part.file, self.target / part.file):
+        shown = self.target / part.place
+        for path in (shown, self.hidden / part.file, shown):
             if path.exists():
                 return path
-        raise Replaced(part.file)
+        raise Replaced(part.place)
 
 
-def _joined(file: IO[bytes], format: Format, paths: list[Path]) -> None:
+def period_end(clock: int, every: int) -> int:
+    """When the period ends that `clock` is in, in ms; 0 if there are none."""
+    return (clock // every + 1) * every if every else 0
+
+
+def period_mark(until: int) -> str:
+    """What the name of a file says of its period."""
+    if not until:
+        return ""
+    end = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=until)
+    return f"-until-{end:%Y%m%dT%H%M%S}{f'.{until % 1000:03d}' if until % 1000 else ''}Z"
+
+
+def _joined(file: IO[bytes], format: Format, paths: list[Path], schema: pa.Schema) -> None:
     try:
-        join(file, format, paths)
+        format.join(file, paths, schema)
     except FileNotFoundError as cause:
         raise Replaced(str(cause.filename or cause)) from cause
+
+
+def _new_in(snapshot: Record) -> list[OutputFile]:
+    """The files that the snapshot has, and none before it."""
+    return [p for p in snapshot.parts if _slot(p.file) == _slot_of(snapshot)]
+
+
+# Files that are joined are of one partition and one period; of one timeline, so that another one
+# can be given up; and of the same columns.
+_LEVEL = attrgetter("folder", "until", "level")
+_ALIKE = attrgetter("folder", "until", "schema", "timeline")
+
+
+def _divided(
+    parts: Iterable[OutputFile], by: Callable[[OutputFile], Any]
+) -> list[list[OutputFile]]:
+    """The parts in groups, the oldest of each group first."""
+    groups: dict[Any, list[OutputFile]] = {}
+    for part in sorted(parts, key=lambda p: (p.epoch, p.file)):
+        groups.setdefault(by(part), []).append(part)
+    return list(groups.values())
 
 
 def _slot(file: str) -> Slot | None:

@@ -8,7 +8,6 @@ at least once.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +17,14 @@ from headrace.connect.mqtt import Broker, MqttPublisher, NoConnection
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
-    AT_LEAST_ONCE,
     Description,
-    HeldEpochs,
     OutputKind,
     OutputRequest,
     Sink,
     bad_option,
     refuse_unknown,
 )
-from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.delivered import UnrecordedSink
 from headrace.sinks.formats import json_values
 
 PORT, TLS_PORT, PORTS = 1883, 8883, 65_536
@@ -35,8 +32,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds between two attempts to con
 _KNOWN = ("user", "password_env", "tls", "patience", "password")
 
 
-class MqttSink(DeliveredSink):
-    guarantee = AT_LEAST_ONCE
+class MqttSink(UnrecordedSink):
+    because = "a broker stores no record of epochs: after a crash one may be published again"
 
     def __init__(self, o: OutputRequest) -> None:
         plain = OutputRequest(o.uri, o.rest, o.schema, {}, o.folder, o.name, o.key)
@@ -60,12 +57,6 @@ class MqttSink(DeliveredSink):
 
     def check(self) -> None:
         self._connect().close()
-
-    def held(self) -> HeldEpochs | None:
-        return None
-
-    def producers(self) -> Mapping[str, int]:
-        return {}
 
     def records(self, rows: pa.Table) -> pa.Table:
         return pa.table({"value": json_values(rows)})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +20,29 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.files import remote_scheme
-from headrace.secrets import without_secrets
+from headrace.schemes import meant_as_output
+from headrace.secrets import exposed, without_secrets
 from headrace.sinks import columns
+from headrace.sinks.catalog_table import CATALOG
 from headrace.sinks.columns import unpacked
 from headrace.sinks.commits import FOLDER, Commits, Name, OutputFile, in_force, parts_of, retried
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.contract import Description, OutputRequest, Sink
 from headrace.sinks.delta import DELTA
 from headrace.sinks.durable import check_bytes, damaged
-from headrace.sinks.files import COLLECT, FILES, collect_folder
-from headrace.sinks.formats import format_of, without_dictionaries
+from headrace.sinks.file_formats import format_of
+from headrace.sinks.file_options import COLLECT, FILES, collect_folder
+from headrace.sinks.formats import without_dictionaries
 from headrace.sinks.iceberg import ICEBERG
 from headrace.sinks.kafka import KAFKA
 from headrace.sinks.log import LOG
 from headrace.sinks.loop import LOOP, SCHEME
 from headrace.sinks.mqtt import MQTT
+from headrace.sinks.on_driver import TABLE, ForEachBatch
 from headrace.sinks.own import FIELDS, MADE, OWN, Output, check_own
 from headrace.sinks.own import SCHEME as OWN_SCHEME
 from headrace.sinks.ownership import find
+from headrace.sinks.partitions import file_columns, with_values
 from headrace.sinks.sql import SQL
 from headrace.sinks.webhook import WEBHOOK
 from headrace.state.epochs import EpochLog
@@ -44,6 +50,7 @@ from headrace.state.epochs import EpochLog
 KINDS = {
     "files": FILES, "log": LOG, "console": CONSOLE, "collect": COLLECT, "sql": SQL, "kafka": KAFKA,
     "delta": DELTA, "iceberg": ICEBERG, "webhook": WEBHOOK, "mqtt": MQTT,
+    TABLE: CATALOG,
 }  # fmt: skip
 _MADE = {SCHEME: LOOP, OWN_SCHEME: OWN}  # by a topology, or of a user's object; never of a text
 
@@ -57,6 +64,19 @@ def open_sink(
     key: str | None = None,
 ) -> Sink:
     """The sink that `uri` names, or is, for output `name` of the job in `folder`."""
+    if isinstance(uri, str):
+        _refuse_exposed(without_secrets(uri, {})[0])
+    return _open(uri, schema, options, folder, name, key)
+
+
+def _open(
+    uri: str | Output,
+    schema: pa.Schema,
+    options: Mapping[str, Any] | None,
+    folder: str,
+    name: str,
+    key: str | None,
+) -> Sink:
     if isinstance(uri, Output):
         options, uri = {**(options or {}), MADE: uri}, f"{OWN_SCHEME}:{uri.kind}"
     place, options = without_secrets(uri, options or {})
@@ -72,22 +92,37 @@ def open_sink(
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
-    kind = OWN_SCHEME if FIELDS in description else description["kind"]
+    kind = description["kind"]
+    if FIELDS in description and kind not in KINDS:
+        kind = OWN_SCHEME
     if kind not in _MADE:
         check_kind(f"{kind}:{description['place']}")  # another version may have written it
     rest, options = (KINDS | _MADE)[kind].reopen(description)
     schema = unpacked(description["schema"])
-    return open_sink(f"{kind}:{rest}", schema, options, folder, name, key)
+    return _open(f"{kind}:{rest}", schema, options, folder, name, key)
 
 
 def check_output(uri: str | Output, options: Mapping[str, Any]) -> None:
     """Refuse an output that cannot be opened anywhere; looks at the texts only."""
     if isinstance(uri, Output):
-        return check_own(uri, options, taken=(*KINDS, *_MADE))
+        own = () if isinstance(uri, ForEachBatch) else (ForEachBatch.kind,)
+        return check_own(uri, options, taken=(*KINDS, *_MADE, *own))
     place, options = without_secrets(uri, options)
+    _refuse_exposed(place)
     check_kind(place)
     scheme, _, rest = place.partition(":")
     KINDS[scheme].check(OutputRequest(place, rest, pa.schema([]), dict(options), "", "", ""))
+
+
+def _refuse_exposed(place: str) -> None:
+    if secret := exposed(place):
+        raise OutputError(
+            "HR-OUTPUT-001",
+            f"the address of an output holds {secret}, which would be stored and shown",
+            "Leave it out: pass the option that the kind of output has for it (password=, "
+            "token_env=, headers_env=, sasl_password=, storage_options=), or let the library find "
+            "it in its environment. Within a password, write / as %2F, ? as %3F, @ as %40.",
+        )
 
 
 def check_kind(uri: str) -> None:
@@ -102,6 +137,7 @@ def check_kind(uri: str) -> None:
         )
     if scheme not in KINDS:
         start = f'There is no output "{scheme}:"' if colon else f'Write "files:{uri}" for files'
+        start = (meant_as_output(scheme) if colon else None) or start
         raise OutputError(
             "HR-OUTPUT-001",
             f"{uri!r} is not an output",
@@ -141,7 +177,38 @@ def read_output(path: str | Path) -> pa.Table:
 def output_files(path: str | Path) -> list[Path]:
     """The files that hold the output now."""
     target = Path(path)
-    return retried(target, lambda: [find(target, p.file) for _, p in _parts(target)])
+    return retried(target, lambda: [find(target, p) for _, p in _parts(target)])
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """A file of an output, and the chain of records that names it."""
+
+    chain: str
+    file: OutputFile
+
+
+def output_parts(path: str | Path) -> list[OutputPart]:
+    """The files that hold the output now, in order of epoch."""
+    target = Path(path)
+    return retried(target, lambda: [OutputPart(*part) for part in _parts(target)])
+
+
+def output_schema(path: str | Path) -> pa.Schema:
+    """The columns of the output at `path`."""
+    target = Path(path)
+    _refuse_other(target)
+    return columns.unified(target, list(columns.stored(target / FOLDER).values()))
+
+
+def read_part(path: str | Path, part: OutputPart, schema: pa.Schema) -> pa.Table:
+    """The rows of one file, with these columns; it may have been merged into another since."""
+    target = Path(path)
+    rows = _table(target, part.file, columns.stored(target / FOLDER), part.chain)
+    missing = [f for f in schema if f.name not in rows.column_names]
+    for field in missing:
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)
 
 
 def _parts(target: Path) -> list[tuple[str, OutputFile]]:
@@ -158,13 +225,17 @@ def _parts(target: Path) -> list[tuple[str, OutputFile]]:
     return sorted(files, key=lambda f: (f[1].epoch, f[1].file))
 
 
-def _read(target: Path) -> pa.Table:
+def _refuse_other(target: Path) -> None:
     if not (target / FOLDER).is_dir():
         raise OutputError(
             "HR-OUTPUT-009",
             f"{str(target)!r} is not an output",
             'Give the folder that a job writes with .write("files:...").',
         )
+
+
+def _read(target: Path) -> pa.Table:
+    _refuse_other(target)
     schemas = columns.stored(target / FOLDER)
     tables = [_table(target, part, schemas, chain) for chain, part in _parts(target)]
     unified = columns.unified(target, list(schemas.values()))
@@ -181,11 +252,16 @@ def _table(
             f"the columns of {part.file!r} are missing in {str(target / FOLDER)!r}",
             f"Restore {chain}.{part.schema}.schema there from a backup.",
         )
-    path = find(target, part.file)
+    path = find(target, part)
     check_bytes(path, part.bytes, part.crc)
-    tables = list(format_of(part.file).batches(path, schema))
+    tables = list(format_of(part.file).batches(path, file_columns(schema)))
     plain = [t.cast(without_dictionaries(t.schema)) for t in tables]
     rows = sum(t.num_rows for t in plain)
     if rows != part.rows:
         raise damaged(path, f"it has {rows} rows, not {part.rows}")
-    return pa.concat_tables(plain) if plain else schema.empty_table()
+    if not plain:
+        return schema.empty_table()
+    try:
+        return with_values(pa.concat_tables(plain), part.folder, schema)
+    except ValueError as cause:
+        raise damaged(path, f"its folder is another, {cause}") from cause

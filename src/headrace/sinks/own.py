@@ -8,6 +8,7 @@ make the same output again; a field with `repr=False` is neither stored nor show
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -47,6 +48,7 @@ class Output:
     """
 
     kind: ClassVar[str] = ""
+    because: ClassVar[str] = ""  # why it guarantees what it does, if there is more to say
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -86,62 +88,79 @@ class OwnSink(DeliveredSink):
 
     def __init__(self, o: OutputRequest, output: Output) -> None:
         super().__init__(o)
-        self._output = output
+        self.output = output
+
+    def delivering_by(self, output: Output) -> OwnSink:
+        """The same output of the job, which delivers by another object."""
+        other = copy.copy(self)
+        other.output = output
+        return other
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        _KINDS.setdefault(self._output.kind, type(self._output))  # a process has what it is sent
+        _KINDS.setdefault(self.output.kind, type(self.output))  # a process has what it is sent
 
     @property
     def secret(self) -> bool:  # type: ignore[override]
-        return any(not f.repr for f in dataclasses.fields(self._output))  # type: ignore[arg-type]
+        return any(not f.repr for f in dataclasses.fields(self.output))  # type: ignore[arg-type]
 
     @property
     def guarantee(self) -> str:  # type: ignore[override]
         return EXACTLY_ONCE if self._records else AT_LEAST_ONCE
 
     @property
+    def because(self) -> str:
+        if self.output.because:
+            return self.output.because
+        if self._records:
+            return f"{type(self.output).__name__} says which epochs it holds"
+        return (
+            f"{type(self.output).__name__} does not say which epochs it holds (delivered): after "
+            "a crash one may be delivered again"
+        )
+
+    @property
     def what(self) -> str:
-        return f"the output {str(self._output)!r}"
+        return f"the output {str(self.output)!r}"
 
     @property
     def _records(self) -> bool:
-        return type(self._output).delivered is not Output.delivered
+        return type(self.output).delivered is not Output.delivered
 
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._appends else {}
         return {
-            "kind": self._output.kind,
-            "place": self._output.place,
+            "kind": self.output.kind,
+            "place": self.output.place,
             "format": None,
-            FIELDS: fields_of(self._output),
+            FIELDS: fields_of(self.output),
             "options": mode,
             "schema": packed(self.schema),
         }
 
     def check(self) -> None:
         with self._named("check"):
-            self._output.check(self.schema)
+            self.output.check(self.schema)
         self.check_owner()
 
     def open(self) -> None:
         with self._named("open"):
-            self._output.open(self.schema)
+            self.output.open(self.schema)
 
     def held(self) -> HeldEpochs | None:
         return super().held() if self._records else None
 
     def producers(self) -> Mapping[str, int]:
         with self._named("delivered"):
-            return dict(self._output.delivered() or {})
+            return dict(self.output.delivered() or {})
 
     def records(self, rows: pa.Table) -> pa.Table:
         with self._named("prepare"):
-            return self._output.prepare(rows)
+            return self.output.prepare(rows)
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         with self._named("deliver"):
-            self._output.deliver(rows, producer, epoch)
+            self.output.deliver(rows, producer, epoch)
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:

@@ -10,12 +10,25 @@ nothing names any more.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks import columns
-from headrace.sinks.commits import FOLDER, Commits, Record, owner_of, parts_of, retried
+from headrace.sinks.commits import (
+    FOLDER,
+    Commits,
+    OutputFile,
+    Record,
+    owner_of,
+    parts_of,
+    retried,
+    shown_files,
+)
 from headrace.sinks.durable import check_size, folder_for, named
+from headrace.sinks.partitions import partition_columns
 from headrace.state.sealed import create_sealed, read_sealed
 
 _KIND = "job-identity"
@@ -45,19 +58,27 @@ class Identity:
         return stored
 
 
-def check_folder(target: Path, job: str | None, own: str | None, append: bool) -> None:
+def check_folder(
+    target: Path, job: str | None, own: str | None, append: bool, columns_now: pa.Schema
+) -> None:
     """Raise OutputError unless `target` holds what its records say, and nothing else.
 
-    `own` is the chain of the output that asks. With `append` others' files may be there, too.
+    `own` is the chain of the output that asks, and `columns_now` are its columns. With `append`
+    others' files may be there, too.
     """
     commits = Commits(target)
     chains = {chain: commits.current(chain) for chain in commits.chains()}
-    recorded = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
+    stored = columns.stored(target / FOLDER)
+    recorded = {chain for chain, _ in stored} | set(chains)
+    shown = shown_files(target)
+    if not any(partition_columns(schema) for schema in (*stored.values(), columns_now)):
+        shown = [place for place in shown if "/" not in place]
     if not append:
         _check_owners(target, chains, job)
     if own in chains:
         retried(target, lambda: _check_files(target, commits.current(own)))
-    for file in _visible(target):
+    _check_partitions(target, chains, stored, columns_now)
+    for file in shown:
         owner = owner_of(file)
         if owner is not None and owner[0] in recorded:
             continue
@@ -65,7 +86,7 @@ def check_folder(target: Path, job: str | None, own: str | None, append: bool) -
             raise _lost(target, f"{file!r} is there, but its records are not")
         if not append:
             raise _foreign(target, file)
-    _check_unrecorded(target, own, chains.get(own or "", []))
+    _check_unrecorded(target, own, chains.get(own or "", []), shown)
 
 
 def _check_owners(target: Path, chains: dict[str, list[Record]], job: str | None) -> None:
@@ -84,33 +105,53 @@ def _check_owners(target: Path, chains: dict[str, list[Record]], job: str | None
 
 def _check_files(target: Path, records: list[Record]) -> None:
     for part in parts_of(records):
-        check_size(find(target, part.file), part.bytes)
+        check_size(find(target, part), part.bytes)
 
 
-def _check_unrecorded(target: Path, own: str | None, records: list[Record]) -> None:
+def _check_partitions(
+    target: Path,
+    chains: dict[str, list[Record]],
+    stored: dict[tuple[str, str], pa.Schema],
+    columns_now: pa.Schema,
+) -> None:
+    """Files that are partitioned in another way: only we could read both."""
+    by = partition_columns(columns_now)
+    for chain, records in chains.items():
+        for part in parts_of(records):
+            schema = stored.get((chain, part.schema))
+            if schema is not None and partition_columns(schema) != by:
+                before = ", ".join(partition_columns(schema)) or "nothing"
+                raise OutputError(
+                    "HR-OUTPUT-073",
+                    f"{str(target)!r} holds files that are partitioned by {before}, and they "
+                    f"would now be by {', '.join(by) or 'nothing'}",
+                    "Leave partition_by as it was, or write to another folder: readers find "
+                    "either the one or the other.",
+                )
+
+
+def _check_unrecorded(
+    target: Path, own: str | None, records: list[Record], shown: list[str]
+) -> None:
     """A crash leaves files of one epoch without a record: the one that was being published."""
     newest = records[-1].epoch if records else -1
-    owners = [owner for file in _visible(target) if (owner := owner_of(file)) is not None]
+    owners = [owner for file in shown if (owner := owner_of(file)) is not None]
     ahead = {slot.epoch for chain, slot in owners if chain == own and slot.epoch > newest}
     if len(ahead) > 1:
         raise _lost(target, f"files of epochs {min(ahead)} to {max(ahead)} have no record")
 
 
-def _visible(target: Path) -> list[str]:
-    """The files that a globbing reader finds."""
-    with named(target):
-        if not target.is_dir():
-            return []
-        return sorted(p.name for p in target.iterdir() if p.name[0] not in "._" and not p.is_dir())
-
-
-def find(target: Path, name: str) -> Path:
+def find(target: Path, part: OutputFile) -> Path:
     """A merged file is hidden until the files it replaces are gone."""
-    places = [target / name, *target.glob(f"_staging/*/{name}"), target / name]
-    path = next((p for p in places if p.exists()), None)
+    shown = target / part.place
+    path = next((p for p in (shown, *_hidden(target, part), shown) if p.exists()), None)
     if path is None:
-        raise FileNotFoundError(name)
+        raise FileNotFoundError(part.place)
     return path
+
+
+def _hidden(target: Path, part: OutputFile) -> Iterator[Path]:
+    yield from target.glob(f"_staging/*/{part.file}")
 
 
 def _lost(target: Path, what: str) -> OutputError:

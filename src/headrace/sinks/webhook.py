@@ -30,16 +30,14 @@ from headrace.connect.http_client import (
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
-    AT_LEAST_ONCE,
     Description,
-    HeldEpochs,
     OutputKind,
     OutputRequest,
     Sink,
     bad_option,
     refuse_unknown,
 )
-from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.delivered import UnrecordedSink
 from headrace.sinks.formats import json_values
 from headrace.state.faults import point
 
@@ -58,8 +56,11 @@ _KNOWN = (
 _TEXT = 200  # characters of an answer that are shown
 
 
-class WebhookSink(DeliveredSink):
-    guarantee = AT_LEAST_ONCE
+class WebhookSink(UnrecordedSink):
+    because = (
+        "after a crash an epoch may be posted again, under the same Idempotency-Key: exactly once "
+        "for a receiver that honours it"
+    )
 
     def __init__(self, o: OutputRequest) -> None:
         super().__init__(_without_mode(o))
@@ -94,12 +95,6 @@ class WebhookSink(DeliveredSink):
         missing = self._target.missing()
         if missing:
             raise no_variable(missing, self.what, OutputError)
-
-    def held(self) -> HeldEpochs | None:
-        return None
-
-    def producers(self) -> Mapping[str, int]:
-        return {}
 
     def records(self, rows: pa.Table) -> pa.Table:
         """Rows as JSON: what has no JSON fails here, in a task, and not when it is posted."""

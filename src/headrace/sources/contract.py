@@ -23,6 +23,7 @@ from headrace.arrays import Mask
 from headrace.clock import MIN_TIME, Clock
 from headrace.errors import InputError, did_you_mean
 from headrace.files import replace_durably
+from headrace.guarantees import AT_MOST_ONCE, EXACTLY_ONCE
 from headrace.state.sealed import make_folder
 
 Offset = Any  # JSON-able; an int for every source in this package
@@ -55,6 +56,8 @@ class Source(Protocol):
     )
     loops: bool = False  # the job itself writes it, so it ends when all others have
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
+    forgets: bool = False  # it removes rows that it has stored in the job's folder: see `hold`
+    held: Mapping[str, int] | None = None
 
     @property
     def loses(self) -> str:
@@ -62,8 +65,24 @@ class Source(Protocol):
         return ""
 
     @property
+    def guarantee(self) -> str:
+        """What the job sees of this input when it is killed: see `guarantees.py`."""
+        return AT_MOST_ONCE if self.loses else EXACTLY_ONCE
+
+    @property
+    def because(self) -> str:
+        """Why it is so, in a few words, for the start of the job."""
+        return "what a crash undoes is read again"
+
+    @property
     def waiting(self) -> str | None:
         """What it waits for now before it can be read on; None if for nothing."""
+        return None
+
+    @property
+    def listens_at(self) -> tuple[str, str] | None:
+        """Where others can send to it now, and a mark of the start that began it; None if
+        nowhere."""
         return None
 
     def identity(self) -> dict[str, str]:
@@ -139,6 +158,15 @@ class Source(Protocol):
     def commit(self, offsets: Mapping[str, Offset]) -> None:
         """Everything before `offsets` is safe: the source may forget it."""
         return None
+
+    def hold(self, offsets: Mapping[str, int] | None) -> None:
+        """Rows from `offsets` on stay, whatever is safe, until this is called again; of splits
+        that it does not name all rows. None: nothing is held. Of inputs that `forgets`."""
+        self.held = offsets
+
+    def forgettable(self, split: str, safe: int) -> int:
+        """Of the rows before `safe`, up to where none is held."""
+        return safe if self.held is None else min(safe, self.held.get(split, 0))
 
     def watermark(self, split: str, offset: Offset) -> int:
         """The event time that the split has reached at `offset`, where the input itself says so."""

@@ -57,12 +57,7 @@ class DeltaSource(LakeSource):
             table = self._place.table()
             metadata = table.metadata()
         if metadata.id != self._id:
-            raise InputError(
-                "HR-INPUT-016",
-                f"{self.what} was deleted and made again while it was read",
-                "Its rows are others than those that the job has read: start with a new job "
-                "folder, or read it as an input of another name.",
-            )
+            raise self.made_again()
         self._fit(table)
 
     def _fit(self, table: Any, before: int | None = None) -> pa.Schema:
@@ -71,7 +66,7 @@ class DeltaSource(LakeSource):
         Those that were added later may be missing, they are null: the table has them now, and
         had not got them in the version `before`."""
         if table.metadata().configuration.get(_MAPPING, "none") != "none":
-            raise self._unreadable("maps its columns to other names (delta.columnMapping.mode)")
+            raise self.unreadable("maps its columns to other names (delta.columnMapping.mode)")
         there = columns_of(table)
         fields = [f for f in self.schema if not (self._changes and f.name == CHANGE)]
         missing = {f.name for f in fields} - set(there.names)
@@ -113,7 +108,7 @@ class DeltaSource(LakeSource):
             raise self.expired(f"version {version} ({cause})") from None
         self._fit(table, -1)
         if pa.table(table.deletion_vectors()).num_rows:
-            raise self._unreadable("has deletion vectors")
+            raise self.unreadable("has deletion vectors")
         change = ADDED if self._changes else None
         files = pa.table(table.get_add_actions()).to_pylist()
         for file in sorted(files, key=lambda f: str(f["path"])):
@@ -127,7 +122,7 @@ class DeltaSource(LakeSource):
             for kind in ("remove", "add")
         }
         if any(f.get("deletionVector") for files in changed.values() for f in files):
-            raise self._unreadable(f"has deletion vectors, as of version {version}")
+            raise self.unreadable(f"has deletion vectors, as of version {version}")
         if changed["remove"] and not self._changes:
             raise self.rewritten(version, "removes or rewrites data")
         data = [a["cdc"] for a in actions if a.get("cdc")]
@@ -136,7 +131,7 @@ class DeltaSource(LakeSource):
             with self._as_input():
                 tables = [self._place.table(v) for v in (version, version - 1) if v >= 0]
             if any(t.metadata().partition_columns for t in tables):
-                raise self._unreadable(f"does not state partitions of files of version {version}")
+                raise self.unreadable(f"does not state partitions of files of version {version}")
         if self._changes and data:
             yield from (self._piece(f, None) for f in data)
             return
@@ -201,13 +196,6 @@ class DeltaSource(LakeSource):
                 f"{path!r} of {self.what} cannot be read: {cause}",
                 "The table was damaged: restore it, or repair its log.",
             ) from cause
-
-    def _unreadable(self, why: str) -> InputError:
-        return InputError(
-            "HR-LAKE-014",
-            f"{self.what} {why}, which is not supported as an input",
-            "Rewrite the table without it, or read a copy of the table.",
-        )
 
     @contextmanager
     def _as_input(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from headrace.arrays import milliseconds
 from headrace.clock import FIRST_TIME, LAST_TIME, MIN_TIME
 from headrace.errors import InputError
 from headrace.sources.layout import Extent, FileLayout
+from headrace.sources.listing import Listing
 
 MOST_SPLITS = 1_000  # each is planned in every epoch, and is an entry of every manifest
 Span = tuple[int, int]  # the least and the greatest event time of a file
@@ -55,24 +56,31 @@ class SplitChoice:
     def assign(
         self,
         new: Sequence[Extent],
-        known: Sequence[Extent],
+        grown: Sequence[Extent],
+        listing: Listing,
         span: Callable[[Extent], Span | None],
     ) -> list[Extent]:
         """The files that are new, each with its split, in the order in which they are read.
 
-        `known` are the files that have a split, each as a whole, as far as it goes now.
+        `listing` has the files that have a split; `grown` is what some of them have more.
         """
         if self.how == "file":
-            return _each_its_own(new, known)
+            return _each_its_own(new, listing)
         if isinstance(self.how, int):
-            return [replace(e, split=(len(known) + i) % self.how) for i, e in enumerate(new)]
-        if self.how is None and self.by_time and len(new) + len(known) > 1:
-            return _side_by_side(new, known, span)
+            return [replace(e, split=(listing.count() + i) % self.how) for i, e in enumerate(new)]
+        if self.how is None and self.by_time and len(new) + listing.count() > 1:
+            return _side_by_side(new, _as_wholes(grown, listing), span)
         return list(new)
 
 
-def _each_its_own(new: Sequence[Extent], known: Sequence[Extent]) -> list[Extent]:
-    first = max((e.split for e in known), default=-1) + 1
+def _as_wholes(grown: Sequence[Extent], listing: Listing) -> list[Extent]:
+    """The files that are listed, as far as they go now."""
+    ends = {e.path: e.end for e in grown}
+    return [replace(e, end=ends.get(e.path, e.end)) for e in listing.files()]
+
+
+def _each_its_own(new: Sequence[Extent], listing: Listing) -> list[Extent]:
+    first = max(listing.splits(), default=-1) + 1
     if first + len(new) > MOST_SPLITS:
         raise InputError(
             "HR-INPUT-017",

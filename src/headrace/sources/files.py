@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import copy
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import Clock
 from headrace.errors import InputError
 from headrace.sources import formats
+from headrace.sources.arrivals import Arrivals, attempt
+from headrace.sources.avro import AvroRows, own_avro_schema
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
@@ -41,62 +41,56 @@ from headrace.sources.file_splits import (
     check_splits,
     split_name,
     split_number,
-    time_span,
+)
+from headrace.sources.folder_columns import (
+    InFolders,
+    below,
+    folder_columns,
+    of_files,
+    refuse_unnamed,
+    with_folder_columns,
 )
 from headrace.sources.guess import GuessedColumns, guessed_columns
 from headrace.sources.layout import Extent, FileLayout, disappeared, unreadable
 from headrace.sources.lines import LineNumbers, Lines
 from headrace.sources.listing import Listing, Stretch
+from headrace.sources.packed import PackedLines, codec_of
 from headrace.sources.parquet import Parquet, own_schema
 from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of
 
 LEAST_LINES = 1_000  # of a split in an epoch: opening a file costs as much as reading them
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
-T = TypeVar("T")
-Stamp = tuple[int, ...]
-
-MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
-SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
+CHOICES = {"watch": ("list", "notify"), "order": ("time", "name")}  # the first is the default
+OWN_SCHEMA = {"parquet": own_schema, "avro": own_avro_schema}  # of files that have columns
 
 
 class FilesSource(Source):
+    because = "files are read again from a position"
+
     def __init__(
         self,
         pattern: PathPattern,
         layout: FileLayout,
         schema: pa.Schema,
-        clock: Clock,
+        arrivals: Arrivals,
         *,
         bounded: bool,
         home: Path | None,
-        splits: str | int | None = None,
-        time: str | None = None,
         guessed: GuessedColumns | None = None,
     ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
-        self._pattern, self.layout, self._clock = pattern, layout, clock
+        self._pattern, self.layout, self._arrivals = pattern, layout, arrivals
         self.guessed = guessed
-        self._time = time  # the column of event time
-        self._choice = SplitChoice(splits, by_time=bounded and time is not None)
         self.least = LEAST_LINES if self.raw else layout.least
         self._home = home  # in the job's folder: where the list is stored
         self._listed: Listing | None = None
         self._complete = False  # all files of a bounded input are listed
         self._fresh: set[str] = set()  # splits that were scanned since their end was last read
-        self._stamps: dict[str, Stamp] = {}  # of the last scan
-        self._waiting: dict[str, tuple[Stamp, int]] = {}  # not ready, and since when
-        self._rest_until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {
-            "_listed": None,
-            "_complete": False,
-            "_fresh": set(),
-            "_stamps": {},
-            "_waiting": {},
-            "_rest_until": 0.0,
-        }
+        anew: dict[str, Any] = {"_listed": None, "_complete": False, "_fresh": set()}
+        return self.__dict__ | anew | {"_arrivals": copy.copy(self._arrivals)}
 
     def identity(self) -> dict[str, str]:
         """The path; the files themselves are identified by the fingerprints in the list."""
@@ -126,7 +120,7 @@ class FilesSource(Source):
         self._check_listed(listing, positions, files)
         new = [file for file in files if listing.last(file.name) is None]
         for file in new[:100]:
-            self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
+            attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
 
     def _check_listed(
         self, listing: Listing, positions: Mapping[int, int], files: list[ScannedFile]
@@ -135,11 +129,14 @@ class FilesSource(Source):
         for file in files:
             before = listing.last(file.name)
             if before is not None:
-                self._attempt(file, partial(self._verify, before))
+                attempt(file, partial(self._verify, before))
         for split in listing.splits():
             for stretch in listing.stretches(positions.get(split, 0), listing.end(split), split):
                 if not os.path.exists(self.path(stretch)):
                     raise disappeared(self.path(stretch))
+
+    def _verify(self, before: Extent, file: ScannedFile) -> None:
+        self.layout.verify(file.path, before)
 
     def splits(self) -> list[str]:
         """Those that have files, as far as they are listed; the first is always there."""
@@ -148,12 +145,7 @@ class FilesSource(Source):
     def discover(self) -> None:
         if self.guessed is not None:
             self.guessed.store()
-        if not self._complete and time.monotonic() >= self._rest_until:
-            began, listing = time.monotonic(), self._listing()
-            fresh = self._new_extents(listing)
-            if len(self._stamps) > MANY:
-                self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
-            listing.append(fresh)
+        if not self._complete and self._arrivals.take(self._listing()):
             self._complete = self.bounded
         self._fresh = set(self.splits())
 
@@ -164,13 +156,11 @@ class FilesSource(Source):
         return self._listing().end(split_number(split))
 
     def has_more(self, split: str, offset: int) -> bool:
-        probe = copy.copy(self)  # this source records nothing of the scan
-        probe._stamps, probe._waiting = {}, dict(self._waiting)
         listing = Listing(self._list_path)
-        return listing.end(split_number(split)) != offset or bool(probe._new_extents(listing))
+        return listing.end(split_number(split)) != offset or self._arrivals.any(listing)
 
     def unsettled(self, split: str) -> bool:
-        return bool(self._waiting)
+        return self._arrivals.unsettled()
 
     def stretches(self, split: str, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end, split_number(split))
@@ -181,72 +171,6 @@ class FilesSource(Source):
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Nothing is forgotten: a file stays in the list so that it is not read again."""
         return None
-
-    def _new_extents(self, listing: Listing) -> list[Extent]:
-        """What the files have more than is listed, each extent in the split that reads it."""
-        fresh: list[Extent] = []
-        for file in self._pattern.scan():
-            if self._stamps.get(file.name) != file.stamp:
-                extent = self._attempt(file, lambda f: self._extent(f, listing))
-                if extent is not None:
-                    fresh.append(extent)
-                if file.name not in self._waiting:
-                    self._stamps[file.name] = file.stamp
-        if not fresh:
-            return []
-        known = {e.path: e for e in listing.files()}
-        grown = [e for e in fresh if e.path in known]
-        known |= {e.path: replace(known[e.path], end=e.end) for e in grown}
-        new = [e for e in fresh if e.path not in known]
-        return grown + self._choice.assign(new, list(known.values()), self._time_span)
-
-    def _time_span(self, extent: Extent) -> tuple[int, int] | None:
-        path = str(self._pattern.root / extent.path)
-        try:
-            return time_span(self.layout, path, extent, self._time) if self._time else None
-        except FileNotFoundError:
-            return None  # removed since it was listed
-        except OSError as cause:
-            raise unreadable(path, cause) from cause
-
-    def _extent(self, file: ScannedFile, listing: Listing) -> Extent | None:
-        """What is new in the file, if anything."""
-        before = listing.last(file.name)
-        if before is not None:
-            self.layout.verify(file.path, before)
-            start: int | None = before.end
-        else:
-            start = self._ready(file)
-        if start is None:
-            return None
-        end = self.layout.reach(file.path, start, file.size, self.bounded)
-        mark = self.layout.mark(file.path, end) if end > start else (0, 0)
-        return Extent(file.name, start, end, mark) if end > start else None
-
-    def _verify(self, before: Extent, file: ScannedFile) -> None:
-        self.layout.verify(file.path, before)
-
-    def _ready(self, file: ScannedFile) -> int | None:
-        """Where to begin; None while the file is still being written."""
-        now = self._clock.now()
-        seen, since = self._waiting.get(file.name, (file.stamp, now))
-        if seen != file.stamp:
-            since = now
-        late = now - since > SETTLE and not self.raw
-        start = self.layout.begin(file.path, file.size, self.bounded or late)
-        if start is None:
-            self._waiting[file.name] = (file.stamp, since)
-        else:
-            self._waiting.pop(file.name, None)
-        return start
-
-    def _attempt(self, file: ScannedFile, act: Callable[[ScannedFile], T]) -> T | None:
-        try:
-            return act(file)
-        except FileNotFoundError:
-            return None  # removed since the scan
-        except OSError as cause:
-            raise unreadable(file.path, cause) from cause
 
     def _listing(self) -> Listing:
         if self._listed is None:
@@ -302,6 +226,8 @@ class FilesSource(Source):
         return super().where(split, offset)
 
     def _line(self, path: str, position: int) -> int | None:
+        if codec_of(path) is not None:
+            return None  # the position is one of what the file holds
         numbers = self.__dict__.setdefault("_numbers", {})
         try:
             line: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
@@ -341,12 +267,18 @@ class FilesSource(Source):
 
 
 def open_files(o: InputRequest) -> Source:
-    refuse_unknown(o, ("header", "delimiter", "null", "splits"))
+    refuse_unknown(o, ("header", "delimiter", "null", "splits", "partition_by", *CHOICES))
     formats.check_null(o)
-    options = {name: value for name, value in o.options.items() if name != "splits"}
+    ours = ("splits", "partition_by", *CHOICES)
+    options = {name: value for name, value in o.options.items() if name not in ours}
     splits = o.options.get("splits")
     check_splits(splits, o.uri)
-    pattern = pattern_of(o.rest, o.uri, o.format, o.bounded)
+    watch, order = (_chosen(o, name) for name in CHOICES)
+    pattern, by = pattern_of(o.rest, o.uri, o.format, o.bounded), folder_columns(o)
+    if by:
+        pattern = below(pattern, by)
+    else:
+        refuse_unnamed(pattern)
     format = o.format or format_of(pattern)
     if format is None:
         pattern.check()
@@ -355,26 +287,47 @@ def open_files(o: InputRequest) -> Source:
         raise InputError(
             "HR-INPUT-004",
             f"{fact.format(o.uri)} which format they have",
-            f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
+            f'Pass format="json"; known: {", ".join(formats.IN_FILES)}.',
         )
-    if format == "parquet" and o.schema is None:
+    own = None
+    if format in OWN_SCHEMA and o.schema is None:
         pattern.check()  # a folder that is missing rather than a schema
-    own = own_schema(pattern) if format == "parquet" and o.schema is None else None
+        own = OWN_SCHEMA[format](pattern)
     is_guess = format == "csv" and (o.schema is None or o.guessed)
     if is_guess and o.schema is None:
         own = guessed_columns(pattern, o.uri, options)
     schema = own if own is not None else formats.needed_schema(o, format)
-    guess = GuessedColumns(o.home, o.uri, schema) if is_guess else None
-    formats.check_schema(format, schema)
-    layout: FileLayout = (
-        Parquet(schema)
-        if format == "parquet"
-        else Lines(format, schema, **options, used=o.used if is_guess else None)
+    if by and o.schema is None:
+        schema = with_folder_columns(schema, by)
+    held = of_files(o.uri, schema, by) if by else schema
+    guess = GuessedColumns(o.home, o.uri, held) if is_guess else None
+    formats.check_schema(format, held)
+    layout: FileLayout
+    if format in OWN_SCHEMA:
+        layout = Parquet(held) if format == "parquet" else AvroRows(held)
+    else:
+        layout = PackedLines(Lines(format, held, **options, used=o.used if is_guess else None))
+    if by:
+        layout = InFolders(layout, schema, by)
+    choice = SplitChoice(splits, by_time=o.bounded and o.time is not None and order is None)
+    arrivals = Arrivals(
+        pattern, layout, o.clock, choice, time=o.time, order=order, notified=watch == "notify"
     )
     return FilesSource(
-        pattern, layout, schema, o.clock,
-        bounded=o.bounded, home=o.home, splits=splits, time=o.time, guessed=guess,
-    )  # fmt: skip
+        pattern, layout, schema, arrivals, bounded=o.bounded, home=o.home, guessed=guess
+    )
+
+
+def _chosen(o: InputRequest, option: str) -> str | None:
+    value: str | None = o.options.get(option)
+    if value is None or value in CHOICES[option]:
+        return value
+    known = " or ".join(f'{option}="{v}"' for v in CHOICES[option])
+    raise InputError(
+        "HR-INPUT-013",
+        f"{o.uri!r} has {option}={value!r}",
+        f"Write {known}.",
+    )
 
 
 def _printable(name: str) -> str:

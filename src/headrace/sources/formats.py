@@ -21,13 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from headrace.connect.registered_columns import registered_columns
+from headrace.connect.schema_registry import SchemaRegistry
+from headrace.connect.wire_formats import decode_wire
 from headrace.errors import InputError, LogError
 from headrace.kernel import decode_json
 from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.log.kafka import referred
+from headrace.schema import schema_of
+from headrace.sources.columns import plain
 from headrace.sources.contract import Decoded, InputRequest
-from headrace.sources.schema_registry import SchemaRegistry
-from headrace.sources.wire_formats import decode_wire
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"
 LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
@@ -183,11 +186,13 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 # All formats.
 
 
-FORMATS = ("json", "csv", "text", "bytes", "parquet")
-REGISTERED = ("avro", "json")  # of records that name their schema, with registry=
+FORMATS = ("json", "csv", "text", "bytes")
+IN_FILES = (*FORMATS, "parquet", "avro")
+REGISTERED = ("avro", "protobuf", "json")  # of records that name their schema, with registry=
+REGISTRY_OPTIONS = ("registry", "registry_auth", "validate", "subject", "message")
 EXTENSIONS = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
-    ".txt": "text", ".log": "text",
+    ".txt": "text", ".log": "text", ".avro": "avro",
 }  # fmt: skip
 
 
@@ -210,7 +215,10 @@ def decode(
         return schema.empty_table(), np.zeros(0, np.bool_), []
     if registry is not None:
         plain = partial(_json, schema=schema)
-        return decode_wire(format, values, schema, registry, plain)
+        try:
+            return decode_wire(format, values, schema, registry, plain)
+        except LogError as cause:  # the registry does not answer
+            raise InputError(cause.code, cause.message, cause.hint) from cause
     if format == "json":
         return _json(values, schema)
     if format == "csv":
@@ -241,26 +249,37 @@ def check_null(o: InputRequest) -> None:
 def registry_of(o: InputRequest, format: str) -> SchemaRegistry | None:
     """The registry that registry= names, checked; None if none is named."""
     place, auth = o.options.get("registry"), o.options.get("registry_auth")
-    if place is None and auth is None:
+    validate = o.options.get("validate")
+    if place is None and auth is None and validate is None:
         return None
     if format not in REGISTERED or not isinstance(place, str):
         raise InputError(
             "HR-INPUT-013",
             f"{o.uri!r} has registry={place!r} and format={format!r}",
-            'Write registry="http://host:8081" and format="avro" or "json".',
+            'Write registry="http://host:8081" and format="avro", "protobuf" or "json".',
+        )
+    if validate is not None and (type(validate) is not bool or format != "json"):
+        raise InputError(
+            "HR-INPUT-013",
+            f"{o.uri!r} has validate={validate!r} and format={format!r}",
+            'Write validate=False to read format="json" without checking it by its schemas.',
         )
     try:
-        auth = referred("registry_auth", auth, repr(o.uri))
+        registry = SchemaRegistry(
+            place, referred("registry_auth", auth, repr(o.uri)), validate is not False
+        )
+        registry.check()
     except LogError as cause:
         raise InputError(cause.code, cause.message, cause.hint) from cause
-    registry = SchemaRegistry(place, auth)
-    registry.check()
     return registry
 
 
 def needed_schema(o: InputRequest, format: str) -> pa.Schema:
     """The declared schema, or the one that the format brings."""
     schema = o.schema if o.schema is not None else default_schema(format)
+    if schema is None and format in ("avro", "protobuf"):
+        registry = registry_of(o, format)
+        schema = None if registry is None else _registered(o, format, registry)
     if schema is None:
         raise InputError(
             "HR-INPUT-012",
@@ -268,6 +287,35 @@ def needed_schema(o: InputRequest, format: str) -> pa.Schema:
             'Pass schema="area string, celsius double", or give a dataclass.',
         )
     return schema
+
+
+def _registered(o: InputRequest, format: str, registry: SchemaRegistry) -> pa.Schema:
+    """The columns of the newest schema of the subject."""
+    for option in ("subject", "message"):
+        if not isinstance(o.options.get(option), str | None):
+            fact = f"{o.uri!r} has {option}={o.options[option]!r}"
+            raise InputError("HR-INPUT-013", fact, "Give a text.")
+    subject = o.options.get("subject") or f"{o.rest.rpartition('/')[2]}-value"
+    try:
+        found = registry.latest(subject)
+    except LogError as cause:
+        raise InputError(cause.code, cause.message, cause.hint) from cause
+    if found is None:
+        raise InputError(
+            "HR-KAFKA-056",
+            f"{o.uri!r} has no schema, and subject {subject!r} none in the registry "
+            f"{registry.place}",
+            'Pass schema="area string, celsius double", or name another subject=.',
+        )
+    try:
+        columns = registered_columns(format, found[1], o.options.get("message"))
+    except ValueError as cause:
+        raise InputError(
+            "HR-KAFKA-057",
+            f"{o.uri!r}: schema {found[0]} of subject {subject!r} does not give columns: {cause}",
+            "Declare the columns that are wanted: schema=...",
+        ) from cause
+    return schema_of(pa.schema([f.with_type(plain(f.type)) for f in columns]))
 
 
 def check_schema(format: str, schema: pa.Schema) -> None:
@@ -290,8 +338,15 @@ def check_schema(format: str, schema: pa.Schema) -> None:
         )
 
 
-def unknown_format(format: str) -> InputError:
-    return InputError("HR-INPUT-004", f"unknown format {format!r}", f"Known: {', '.join(FORMATS)}.")
+def unknown_format(format: str, known: Sequence[str] = FORMATS) -> InputError:
+    """`known` are the formats of such an input; "avro" and "protobuf" may lack their registry."""
+    registry = (
+        'Records of Avro and Protobuf need registry="http://host:8081". '
+        if format in REGISTERED and format not in known
+        else ""
+    )
+    hint = f"{registry}Known: {', '.join(known)}."
+    return InputError("HR-INPUT-004", f"unknown format {format!r}", hint)
 
 
 def _one_column(values: pa.Array, schema: pa.Schema) -> Decoded:

@@ -39,6 +39,7 @@ _START = "first-start"  # the file that holds it
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateSource(Source):
+    because = "a row is determined by its number"
     label: ClassVar[str] = "generate"  # at rest
     schema: pa.Schema
     fn: Callable[..., Any]

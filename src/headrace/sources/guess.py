@@ -22,6 +22,7 @@ from headrace.sources import formats
 from headrace.sources.contract import write_durably
 from headrace.sources.formats import CsvStyle
 from headrace.sources.lines import BOM, null_texts, split_lines
+from headrace.sources.packed import head_of
 from headrace.sources.scan import PathPattern
 
 SAMPLE = 1 << 20  # bytes of a file that are looked at
@@ -53,8 +54,7 @@ def guessed_columns(pattern: PathPattern, uri: str, options: Mapping[str, Any]) 
         raise _none(uri, "its files have no header to take the names from")
     pattern.check()
     for file in pattern.scan():
-        with open(file.path, "rb") as opened:
-            data = opened.read(SAMPLE).removeprefix(BOM)
+        data = head_of(file.path, SAMPLE).removeprefix(BOM)
         style = CsvStyle(str(options.get("delimiter", ",")), null_texts(options.get("null", ())))
         schema = _of_sample(file.path, data, style)
         if schema is not None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.clock import millis
 from headrace.errors import InputError
+from headrace.guarantees import AT_LEAST_ONCE
 from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source, refuse_unknown
 from headrace.sources.http_endpoint import Endpoint, EndpointSettings
@@ -48,6 +49,11 @@ class HttpPlace:
 class HttpSource(ReceivedSource):
     kind = "http"
     again = "What was posted is not posted again"
+    guarantee = AT_LEAST_ONCE
+    because = (
+        "a POST is answered when it is stored; one that got no answer and is sent again counts "
+        "once only under the same Idempotency-Key"
+    )
 
     def __init__(
         self,

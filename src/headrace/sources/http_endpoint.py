@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import re
 import socket
 import threading
 import zlib
@@ -23,8 +22,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InputError
+from headrace.sources.http_bodies import Refused, has_body, lines_of, read_body, records_of
 from headrace.sources.http_keys import RememberedKeys
-from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter
 
 MOST_AHEAD = 1_000_000  # lines that are stored and that the job has not read for good
@@ -36,8 +35,6 @@ _LINGER = 2.0  # seconds for the rest of a body that was refused
 _PIECE = 1 << 16
 _SHOWN = 10  # bad records that an answer names
 _LONGEST_KEY = 255
-_SPACES = re.compile(r"[ \t\r\n]*")
-_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True)
@@ -187,11 +184,6 @@ def _unstored(cause: BaseException) -> InputError:
     )
 
 
-class _Refused(Exception):
-    def __init__(self, status: int, error: str, headers: dict[str, str] | None = None) -> None:
-        self.status, self.error, self.headers = status, error, headers or {}
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -254,14 +246,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.endpoint.store(posted)
             headers = {"Retry-After": RETRY} if posted.status == 503 else {}
             self._answer(posted.status, posted.answer, headers)
-        except _Refused as refused:
+        except Refused as refused:
             self._answer(refused.status, {"error": refused.error}, refused.headers)
 
     def do_GET(self) -> None:
-        self._read = True
+        self._read = not has_body(self.headers)  # what follows is a body then, and no request
         self._answer(405, {"error": "POST records here"}, {"Allow": "POST"})
 
-    do_PUT = do_DELETE = do_PATCH = do_HEAD = do_GET
+    do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = do_GET
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no request that HTTP has."""
+        self._read = self.close_connection = True
+        self._answer(code, {"error": (message or "not a request of HTTP").lower()}, {})
 
     def _admit(self) -> None:
         endpoint = self.server.endpoint
@@ -269,53 +266,20 @@ class _Handler(BaseHTTPRequestHandler):
             scheme, _, sent = self.headers.get("Authorization", "").partition(" ")
             right = hmac.compare_digest(sent.strip().encode(), endpoint.token)
             if scheme.lower() != "bearer" or not right:
-                raise _Refused(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
+                raise Refused(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
         if self.path.partition("?")[0] != endpoint.path:
-            raise _Refused(404, "there is nothing at this path")
+            raise Refused(404, "there is nothing at this path")
         if endpoint.full():
-            raise _Refused(503, "the job is behind: try again", {"Retry-After": RETRY})
+            raise Refused(503, "the job is behind: try again", {"Retry-After": RETRY})
 
     def _key(self) -> str | None:
         key: str | None = self.headers.get("Idempotency-Key")
         if key is not None and not 0 < len(key) <= _LONGEST_KEY:
-            raise _Refused(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+            raise Refused(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
         return key
 
     def _body(self) -> bytes:
-        limit = self.server.endpoint.settings.limit
-        if self.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _Refused(415, "bodies are not compressed")
-        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
-            return self._chunks(limit)
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
-            raise _Refused(411, "a Content-Length is needed")
-        if int(length) > limit:
-            raise _Refused(413, f"a body has at most {limit} bytes")
-        self._go_on()
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise ConnectionError("the sender went away")
-        return body
-
-    def _chunks(self, limit: int) -> bytes:
-        self._go_on()
-        parts, size = list[bytes](), 0
-        while True:
-            line = self.rfile.readline(64).partition(b";")[0].strip()
-            if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", line):
-                raise _Refused(400, "the body is not chunked as HTTP has it")
-            length = int(line, 16)
-            size += length
-            if size > limit:
-                raise _Refused(413, f"a body has at most {limit} bytes")
-            part = self.rfile.read(length)
-            end = self.rfile.readline(1024)
-            if len(part) < length or end not in (b"\r\n", b"\n"):
-                raise ConnectionError("the sender went away")
-            if length == 0:
-                return b"".join(parts)
-            parts.append(part)
+        return read_body(self.headers, self.rfile, self.server.endpoint.settings.limit, self._go_on)
 
     def _go_on(self) -> None:
         if self.headers.get("Expect", "").lower() == "100-continue":
@@ -332,13 +296,13 @@ class _Handler(BaseHTTPRequestHandler):
             lines = (
                 records_of(body)
                 if endpoint.settings.json
-                else _split(body, endpoint.settings.blank)
+                else lines_of(body, endpoint.settings.blank)
             )
-        except ValueError as cause:
-            raise _Refused(400, f"the body is not JSON: {cause}") from cause
+        except (ValueError, RecursionError) as cause:
+            raise Refused(400, f"the body is not JSON: {cause}") from cause
         if endpoint.settings.refuses and (bad := endpoint.reasons(lines)):
             shown = "; ".join(f"record {n + 1}: {why}" for n, why in bad[:_SHOWN])
-            raise _Refused(400, f"{len(bad)} bad records, nothing is stored: {shown}")
+            raise Refused(400, f"{len(bad)} bad records, nothing is stored: {shown}")
         return lines
 
     def _answer(self, status: int, answer: dict[str, Any], headers: dict[str, str]) -> None:
@@ -369,59 +333,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged."""
-
-
-# Records of a body.
-
-
-def records_of(body: bytes) -> pa.Array:
-    """The JSON documents of a body: of an array its elements, else one of each line, or one."""
-    first = body.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
-    if first == b"[":
-        return pa.array(_elements(body.decode("utf-8-sig")), pa.binary())
-    if first == b"{" and b"\n" in body.strip():
-        document = _whole(body)
-        if document is not None:
-            return pa.array([document], pa.binary())
-    return _split(body)
-
-
-def _whole(body: bytes) -> bytes | None:
-    """The body, if it is one document on several lines."""
-    try:
-        json.loads(body)
-    except ValueError:
-        return None
-    return body.translate(_BREAKS).strip()
-
-
-def _elements(text: str) -> list[bytes]:
-    """The elements of an array, as they are written; ValueError if it is not JSON."""
-    scan, at, found = (
-        json.JSONDecoder().raw_decode,
-        _after(text, 1 + text.index("[")),
-        list[bytes](),
-    )
-    while text[at : at + 1] != "]" or found:
-        _, end = scan(text, at)
-        found.append(text[at:end].encode().translate(_BREAKS))
-        at = _after(text, end)
-        if text[at : at + 1] == "]":
-            break
-        if text[at : at + 1] != ",":
-            raise ValueError(f"Expecting ',' or ']' at character {at}")
-        at = _after(text, at + 1)
-    if _after(text, at + 1) != len(text):
-        raise ValueError(f"Extra data at character {at + 1}")
-    return found
-
-
-def _after(text: str, at: int) -> int:
-    match = _SPACES.match(text, at)
-    return at if match is None else match.end()
-
-
-def _split(body: bytes, blank: bool = False) -> pa.Array:
-    """The lines of a body; a last one needs no line end."""
-    whole = body if body.endswith(b"\n") or not body else body + b"\n"
-    return split_lines(whole, keep_blank=blank)[0] if whole else pa.array([], pa.binary())

@@ -63,14 +63,9 @@ class IcebergSource(LakeSource):
             if table is None:
                 raise IcebergFailure("it is gone")
         if str(table.metadata.table_uuid) != self._id:
-            raise InputError(
-                "HR-INPUT-016",
-                f"{self.what} was deleted and made again while it was read",
-                "Its rows are others than those that the job has read: start with a new job "
-                "folder, or read it as an input of another name.",
-            )
+            raise self.made_again()
         if table.format_version != 2:
-            raise self._unreadable(f"has format version {table.format_version}, not 2")
+            raise self.unreadable(f"has format version {table.format_version}, not 2")
         return table
 
     def check_table(self) -> None:
@@ -131,7 +126,7 @@ class IcebergSource(LakeSource):
                 others = [f.name for f in there if f.name != field.name]
                 raise missing_column(self.what, field.name, others)
             if not _same_ids(field.type, now.type):
-                raise self._unreadable(f"has dropped or renamed a field in column {field.name!r}")
+                raise self.unreadable(f"has dropped or renamed a field in column {field.name!r}")
 
     def _snapshot_at(self, table: Any, version: int) -> Any:
         """The snapshot of a version on the main branch; None if that version was no commit."""
@@ -149,7 +144,7 @@ class IcebergSource(LakeSource):
         change, found = (ADDED if self._changes else None), []
         for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files():
             if task.delete_files:
-                raise self._unreadable("has delete files (merge on read)")
+                raise self.unreadable("has delete files (merge on read)")
             found.append(task.file)
         for file in sorted(found, key=lambda f: str(f.file_path)):
             yield self._file(file, change)
@@ -165,7 +160,7 @@ class IcebergSource(LakeSource):
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
             if manifest.content.name != "DATA":
-                raise self._unreadable("has delete files (merge on read)")
+                raise self.unreadable("has delete files (merge on read)")
             entries += manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         for status, change in (("DELETED", GONE), ("ADDED", ADDED)):
             for entry in entries:
@@ -175,7 +170,7 @@ class IcebergSource(LakeSource):
 
     def _file(self, file: Any, change: str | None) -> LakeFile:
         if file.file_format.value.upper() != "PARQUET":
-            raise self._unreadable(f"has files in the format {file.file_format.value}")
+            raise self.unreadable(f"has files in the format {file.file_format.value}")
         return LakeFile(str(file.file_path), int(file.record_count), change)
 
     def tables(self, piece: LakeFile, start: int, end: int) -> Iterator[pa.Table]:
@@ -194,14 +189,14 @@ class IcebergSource(LakeSource):
     def _names(self, inside: pa.Schema) -> Mapping[str, str]:
         """By column of the table: what it is called in a file."""
         if not any(_ID in (f.metadata or {}) for f in inside):
-            raise self._unreadable("has files without the ids of columns (add_files)")
+            raise self.unreadable("has files without the ids of columns (add_files)")
         by_id = {f.metadata[_ID]: f for f in inside if _ID in (f.metadata or {})}
         found = {}
         for field in self._ids:
             there = by_id.get(field.metadata[_ID])
             if there is not None:
                 if not _same_ids(there.type, field.type):
-                    raise self._unreadable(f"has renamed a field in column {field.name!r}")
+                    raise self.unreadable(f"has renamed a field in column {field.name!r}")
                 found[field.name] = there.name
         return found
 
@@ -224,13 +219,6 @@ class IcebergSource(LakeSource):
                 f"{path!r} of {self.what} cannot be read: {cause}",
                 "The table was damaged: restore it, or repair its metadata.",
             ) from cause
-
-    def _unreadable(self, why: str) -> InputError:
-        return InputError(
-            "HR-LAKE-014",
-            f"{self.what} {why}, which is not supported as an input",
-            "Rewrite the table without it, or read a copy of the table.",
-        )
 
     @contextmanager
     def _as_input(self) -> Iterator[None]:

@@ -12,36 +12,39 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.connect.schema_registry import SchemaRegistry
 from headrace.errors import InputError, LogError
-from headrace.log.kafka import Cluster
+from headrace.log.kafka import Cluster, no_admission
+from headrace.log.kafka_errors import DAMAGED, is_denied
 from headrace.log.kafka_group import GroupCommitter
-from headrace.log.kafka_reader import OutOfRange, read_range, release
+from headrace.log.kafka_reader import OutOfRange, Unreadable, read_range, release
 from headrace.sources import formats
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
     Decoded,
     Range,
-    Source,
     damaged,
-    even_cuts,
     refuse_shorter,
     write_durably,
 )
 from headrace.sources.kafka_rows import RecordColumns
 from headrace.sources.kafka_view import TopicBounds, TopicView, as_input
 from headrace.sources.kafka_waiting import WaitNote
-from headrace.sources.schema_registry import SchemaRegistry
+from headrace.sources.partitions import TopicSource
 
-LEAST = 16_384  # records: fewer are not worth a task of their own
+_LOST = (
+    'To go on without them, pass on_data_loss="record" (a dead letter says which are missing) or '
+    '"skip".'
+)
 _STARTS = "start.json"
+QUIET = 30.0  # seconds without a record that should be there, after which the job says so
 FAIL, RECORD, SKIP = "fail", "record", "skip"
 
 
@@ -57,7 +60,7 @@ class KafkaOptions:
     registry: SchemaRegistry | None = None
 
 
-class KafkaSource(Source):
+class KafkaSource(TopicSource):
     raw = True
 
     def __init__(
@@ -80,6 +83,7 @@ class KafkaSource(Source):
         self._starts: dict[str, int] = {}
         self._stored = False  # whether the starts are in the job's folder
         self._committer: GroupCommitter | None = None
+        self._quiet = False  # whether it has said that nothing comes
 
     def __getstate__(self) -> dict[str, Any]:
         volatile: dict[str, Any] = {"_view": None, "_ends": {}, "_starts": {}, "_stored": False}
@@ -100,6 +104,24 @@ class KafkaSource(Source):
     def waiting(self) -> str | None:
         return WaitNote(self._home).text()
 
+    @property
+    def loses(self) -> str:
+        on_loss = self._options.on_data_loss
+        if on_loss == FAIL:
+            return ""
+        said = "; a dead letter says which" if on_loss == RECORD else ""
+        return (
+            "records that the topic's retention removes before the job has read them are lost "
+            f"(on_data_loss={on_loss!r}){said}"
+        )
+
+    @property
+    def because(self) -> str:
+        on_loss = self._options.on_data_loss
+        if on_loss != FAIL:
+            return f"records that expire are passed over: on_data_loss={on_loss!r}"
+        return "records are read again from an offset"
+
     def identity(self) -> dict[str, str]:
         try:
             return {"kind": "kafka", "place": self._topic, "thing": self._view.identify()}
@@ -110,7 +132,7 @@ class KafkaSource(Source):
         formats.check_schema(str(self.format), self._columns.value)
         bounds = self._bounds()
         for split, offset in offsets.items():
-            self._still_there(split, offset, bounds.latest.get(int(split), 0))
+            self.still_there(split, offset, bounds.latest.get(int(split), 0))
         if not offsets:
             for split in self.splits():
                 self.start(split)
@@ -133,26 +155,8 @@ class KafkaSource(Source):
             self._starts[split] = self._bounds().earliest[int(split)]
         return self._starts[split]
 
-    def latest(self, split: str) -> int:
-        if split in self._ends:
-            return self._ends[split]
-        end = self._bounds().latest[int(split)]
-        if self.bounded:
-            self._ends[split] = end
-        return end
-
-    def clamp(self, split: str, start: int, end: int, rows: int) -> int:
-        self._still_there(split, start, end)
-        return min(end, start + max(1, rows))
-
-    def rows(self, split: str, start: int, end: int) -> int:
-        self._still_there(split, start, end)
-        return end - start
-
-    def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
-        self._still_there(split, start, end)
-        bounds = even_cuts(start, end, pieces, LEAST)
-        return [Range(split, a, b) for a, b in pairwise(bounds)]
+    def end_now(self, split: str) -> int:
+        return self._bounds().latest[int(split)]
 
     def read(self, range: Range) -> Iterator[Chunk]:
         start = range.start
@@ -162,10 +166,15 @@ class KafkaSource(Source):
                     start = int(offsets[-1]) + 1
                     yield table, offsets
                 break
+            except Unreadable as cause:
+                raise self._unreadable(range.split, cause) from cause
             except OutOfRange as cause:
                 start, gap = self._after_loss(range, cause.offset)
                 if gap is not None:
                     yield gap
+        if self._quiet:
+            self._quiet = False
+            self._view.say(None)
         self._view.verify()  # the records were those of this topic, and of no other since
 
     def _read(self, range: Range) -> Iterator[Chunk]:
@@ -178,9 +187,28 @@ class KafkaSource(Source):
             range.end,
             wanted=self._columns.wanted,
             committed=self._options.committed,
-            on_silence=lambda _: self._view.watch(),
+            on_silence=lambda seconds: self._silent(range.split, seconds),
         ):
             yield self._columns.chunk(records, partition), records.offsets
+
+    def _silent(self, split: str, seconds: float) -> None:
+        """Nothing comes: the brokers are gone, or do not send what is there."""
+        if self._view.watch() and seconds > QUIET:
+            self._quiet = True
+            self._view.say(
+                f"the brokers answer, but have sent nothing of {self.in_words(split)} for "
+                f"{seconds:.0f} s: is a record larger than receive.message.max.bytes, or do the "
+                "brokers that have its copies not answer?"
+            )
+
+    def _unreadable(self, split: str, cause: Unreadable) -> InputError:
+        if is_denied(cause.name):
+            return as_input(no_admission(self._cluster, f"{self._topic!r}: {cause.name}"))
+        return InputError(
+            "HR-KAFKA-011",
+            f"{self.in_words(split)} cannot be read at offset {cause.offset}: {cause.name}",
+            DAMAGED,
+        )
 
     def _after_loss(self, range: Range, at: int) -> tuple[int, Chunk | None]:
         """Where to read on when the records from `at` are gone, and what to say of it."""
@@ -192,7 +220,7 @@ class KafkaSource(Source):
         refuse_shorter(self.in_words(range.split), range.end, latest)
         if earliest <= at:
             return at, None  # it is there after all: brokers were taking over
-        error = self._overtaken(range.split, at, min(earliest, range.end))
+        error = self.overtaken(range.split, at, min(earliest, range.end), _LOST)
         if self._options.on_data_loss == FAIL:
             raise error
         gap = None
@@ -214,12 +242,6 @@ class KafkaSource(Source):
             self._committer = GroupCommitter(self._cluster, self._topic, self._options.group)
         self._committer.commit({int(split): offset for split, offset in offsets.items()})
 
-    def in_words(self, split: str) -> str:
-        return f"partition {split} of topic {self._topic!r}"
-
-    def where(self, split: str, offset: int) -> str:
-        return f"topic {self._topic} partition {split} offset {offset}"
-
     def close(self) -> None:
         release()
         if self._committer is not None:
@@ -232,20 +254,11 @@ class KafkaSource(Source):
         except LogError as cause:
             raise as_input(cause) from cause
 
-    def _still_there(self, split: str, start: int, end: int) -> None:
+    def still_there(self, split: str, start: int, end: int) -> None:
         refuse_shorter(self.in_words(split), start, end)
         earliest = self._bounds().earliest.get(int(split), 0)
         if start < min(earliest, end) and self._options.on_data_loss == FAIL:
-            raise self._overtaken(split, start, earliest)
-
-    def _overtaken(self, split: str, start: int, earliest: int) -> InputError:
-        return InputError(
-            "HR-INPUT-011",
-            f"records {start} to {earliest - 1} of {self.in_words(split)} "
-            "were removed by retention before they were read",
-            "Keep records for longer than the job may be behind. To go on without them, pass "
-            'on_data_loss="record" (a dead letter says which are missing) or "skip".',
-        )
+            raise self.overtaken(split, start, earliest, _LOST)
 
     # where a new job starts
 

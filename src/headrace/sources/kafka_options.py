@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.clock import millis_from
 from headrace.errors import InputError, LogError
 from headrace.log import kafka
 from headrace.sources import formats
@@ -28,7 +29,7 @@ from headrace.sources.kafka_view import as_input
 PARTS = (KEY, HEADERS, PARTITION, OFFSET, STAMP)
 ISOLATIONS = ("read_committed", "read_uncommitted")
 _KNOWN = (*PARTS, "start", "isolation", "group", "on_data_loss", "delimiter", "options",
-          "registry", "registry_auth")  # fmt: skip
+          *formats.REGISTRY_OPTIONS)  # fmt: skip
 
 
 def open_kafka(o: InputRequest) -> Source:
@@ -41,8 +42,6 @@ def open_kafka(o: InputRequest) -> Source:
         raise as_input(cause) from cause
     kafka.library(f"{o.uri!r}")
     format = o.format or ("bytes" if o.schema is None else "json")
-    if format == "parquet":
-        raise formats.unknown_format(format)
     columns = _columns(o, format)
     options = KafkaOptions(
         start=_start(o),
@@ -106,7 +105,7 @@ def _start(o: InputRequest) -> str | int | Mapping[int, int]:
             '("2026-01-31T00:00:00Z").',
         )
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return int(moment.timestamp() * 1_000)
+    return max(0, millis_from(moment))  # no record of Kafka is older than 1970
 
 
 def _moment(text: Any) -> dt.datetime | None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headrace.column_types import cast_exactly
 from headrace.errors import InputError, did_you_mean
 from headrace.kernel.text_cast import cast_text, gather, isolate, reason
-from headrace.log.kafka_reader import KafkaRecords, Wanted
+from headrace.log.kafka_fetch import KafkaRecords, Wanted
 from headrace.schema import TIMESTAMP, ddl_type
 from headrace.sources.contract import RAW, Decoded
 

@@ -83,18 +83,24 @@ class TopicView:
         self._answered()
         return self._bounds
 
-    def watch(self) -> None:
-        """Called while a partition is silent: raises what cannot be waited for."""
+    def say(self, text: str | None) -> None:
+        """Tell what the job waits for; None when it goes on."""
+        self._say(text)
+
+    def watch(self) -> bool:
+        """Called while a partition is silent: whether the cluster answered just now. Raises what
+        cannot be waited for."""
         now = time.monotonic()
         if now < self._due:
-            return
+            return False
         try:
             self._describe(ANSWER)
         except LogError as cause:
             self._failed(cause, now)
-            return
+            return False
         self._answered()
         self._due = time.monotonic() + SLOW_POLL
+        return True
 
     def verify(self) -> None:
         """Raise an error if the topic is another than when it was planned; waits for an answer."""

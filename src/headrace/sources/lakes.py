@@ -80,6 +80,7 @@ def split_offset(offset: int) -> tuple[int, int]:
 class LakeSource(Source):
     """A kind of lake adds `what`, `identity`, `check_table`, `newest`, `load` and `tables`."""
 
+    because = "versions of the table are read again"
     raw = False
     least = LEAST
 
@@ -276,6 +277,21 @@ class LakeSource(Source):
             f"version {version} of {self.what} {how}: rows that were read are not in it any more",
             'Read the changes of the table (changes=True, as rows with "+" and "-"), or start '
             "with a new job folder, from what the table holds now.",
+        )
+
+    def made_again(self) -> InputError:
+        return InputError(
+            "HR-INPUT-016",
+            f"{self.what} was deleted and made again while it was read",
+            "Its rows are others than those that the job has read: start with a new job "
+            "folder, or read it as an input of another name.",
+        )
+
+    def unreadable(self, why: str) -> InputError:
+        return InputError(
+            "HR-LAKE-014",
+            f"{self.what} {why}, which is not supported as an input",
+            "Rewrite the table without it, or read a copy of the table.",
         )
 
     def expired(self, what: str) -> InputError:

@@ -1,14 +1,15 @@
-"""How one file is measured, marked and read: the contract of `lines.py` and `parquet.py`.
+"""How one file is measured, marked and read: by `lines`, `packed`, `parquet` and `avro`.
 
-Units are the layout's own: bytes of text, rows of Parquet. A layout is a picklable value;
+Units are the layout's own: bytes of text, rows of Parquet and Avro. A layout is a picklable value;
 it never writes.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from headrace.errors import InputError
 from headrace.sources.contract import Chunk, Decoded
 
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}  # of files of lines
 Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
 
 
@@ -41,6 +43,10 @@ class FileLayout(Protocol):
     @property
     def least(self) -> int:
         """A range shorter than this is not worth a task."""
+        ...
+
+    def settles(self, path: str) -> bool:
+        """Whether the file is read only when it is complete, and does not grow after that."""
         ...
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
@@ -111,3 +117,32 @@ def unreadable(path: str, cause: OSError) -> InputError:
         f"cannot read {path!r}: {(cause.strerror or str(cause)).lower()}",
         "Give the user that runs the job permission to read it.",
     )
+
+
+LOOK = 1_000  # rows at both ends of a file that show which times it holds
+
+
+class WholeFile:
+    """What layouts have in common whose files are written once, and are then as they stay."""
+
+    __slots__ = ()
+
+    def settles(self, path: str) -> bool:
+        return True
+
+    def mark(self, path: str, end: int) -> Mark:
+        return fingerprint(path, os.stat(path).st_size)
+
+    def verify(self, path: str, extent: Extent) -> None:
+        if self.mark(path, extent.end) != extent.mark:
+            raise changed(path, "was changed after it was read")
+
+    def weight(self, path: str, start: int) -> float:
+        return 1.0
+
+
+def both_ends(layout: FileLayout, path: str, extent: Extent, column: str) -> list[pa.ChunkedArray]:
+    """The values of a column in the first and the last rows."""
+    first = replace(extent, end=min(extent.end, extent.start + LOOK))
+    last = replace(extent, start=max(extent.start, extent.end - LOOK))
+    return [c[column] for part in (first, last) for c, _ in layout.read(path, part, 0)]

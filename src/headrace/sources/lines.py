@@ -44,6 +44,9 @@ class Lines:
     raw: bool = True
     least: int = LEAST
 
+    def settles(self, path: str) -> bool:
+        return False
+
     def begin(self, path: str, size: int, whole: bool) -> int | None:
         head = _pread(path, 0, PROBE)
         start = len(BOM) if head.startswith(BOM) else 0

@@ -77,6 +77,10 @@ class Listing:
         """The newest extent of the file: where to go on reading it."""
         return self._last.get(path)
 
+    def count(self) -> int:
+        """How many files are listed."""
+        return len(self._last)
+
     def files(self) -> list[Extent]:
         """What is listed of every file, as one extent."""
         return [replace(e, start=self._first[path]) for path, e in self._last.items()]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.connect.schema_registry import SchemaRegistry
 from headrace.errors import InputError, LogError
 from headrace.log import EmbeddedLog, Log, TopicInfo
 from headrace.settings import Settings
@@ -28,18 +28,18 @@ from headrace.sources.contract import (
     InputRequest,
     Range,
     Source,
-    even_cuts,
     refuse_shorter,
     refuse_unknown,
 )
-from headrace.sources.schema_registry import SchemaRegistry
+from headrace.sources.partitions import TopicSource
 
-LEAST = 16_384  # rows: fewer are not worth a task of their own
 _RAW = pa.schema([(RAW, pa.binary())])
 _CODES = {"HR-LOG-002": "HR-INPUT-010", "HR-LOG-007": "HR-INPUT-011"}  # else: the log's own
 
 
-class LogSource(Source):
+class LogSource(TopicSource):
+    because = "records are read again from an offset"
+
     def __init__(
         self,
         log: Log,
@@ -56,6 +56,7 @@ class LogSource(Source):
         self._log, self._topic, self._id, self.format = log, topic, id, format
         self._from_latest, self._registry = from_latest, registry
         self._ends: dict[str, int] = {}  # of a bounded input, once they are known
+        self._newest: dict[str, int] | None = None  # where "latest" is, once it was asked for
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_ends": {}}
@@ -71,35 +72,24 @@ class LogSource(Source):
         elif self.format is not None:
             formats.check_schema(self.format, self.schema)
         for split, offset in offsets.items():
-            self._still_there(split, offset, info.latest[int(split)])
+            self.still_there(split, offset, info.latest[int(split)])
+        if offsets and self._from_latest:
+            self._newest = {}  # the job has begun: partitions that it does not know are new
 
     def splits(self) -> list[str]:
         return [str(p) for p in range(self._topic_now().partitions)]
 
     def start(self, split: str) -> int:
         info = self._topic_now()
-        return (info.latest if self._from_latest else info.earliest)[int(split)]
+        earliest = info.earliest[int(split)]
+        if not self._from_latest:
+            return earliest
+        if self._newest is None:  # for good: what is appended from now on is read
+            self._newest = {str(p): end for p, end in enumerate(info.latest)}
+        return self._newest.get(split, earliest)
 
-    def latest(self, split: str) -> int:
-        if split in self._ends:
-            return self._ends[split]
-        end = self._topic_now().latest[int(split)]
-        if self.bounded:
-            self._ends[split] = end
-        return end
-
-    def clamp(self, split: str, start: int, end: int, rows: int) -> int:
-        self._still_there(split, start, end)
-        return min(end, start + max(1, rows))
-
-    def rows(self, split: str, start: int, end: int) -> int:
-        self._still_there(split, start, end)
-        return end - start
-
-    def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
-        self._still_there(split, start, end)
-        bounds = even_cuts(start, end, pieces, LEAST)
-        return [Range(split, a, b) for a, b in pairwise(bounds)]
+    def end_now(self, split: str) -> int:
+        return self._topic_now().latest[int(split)]
 
     def read(self, range: Range) -> Iterator[Chunk]:
         split = int(range.split)
@@ -116,31 +106,17 @@ class LogSource(Source):
         values, registry = chunk.column(RAW), self._registry
         return formats.decode(str(self.format), values, self.schema, registry=registry)
 
-    def in_words(self, split: str) -> str:
-        return f"partition {split} of topic {self._topic!r}"
-
-    def where(self, split: str, offset: int) -> str:
-        return f"topic {self._topic} partition {split} offset {offset}"
-
     def _shaped(self, table: pa.Table) -> pa.Table:
         if self.raw:
             return pa.Table.from_arrays([table.column("value")], schema=_RAW)
         return conform(table, self.schema)
 
-    def _still_there(self, split: str, start: int, end: int) -> None:
+    def still_there(self, split: str, start: int, end: int) -> None:
         refuse_shorter(self.in_words(split), start, end)
         earliest = self._topic_now().earliest[int(split)]
         if start < earliest and start < end:
-            raise self._overtaken(split, start, earliest)
-
-    def _overtaken(self, split: str, start: int, earliest: int) -> InputError:
-        return InputError(
-            "HR-INPUT-011",
-            f"records {start} to {earliest - 1} of partition {split} of topic {self._topic!r} "
-            "were removed by retention before they were read",
-            "Keep records for longer than the job may be behind; to go on without them, "
-            "start with a new job folder.",
-        )
+            hint = "To go on without them, start with a new job folder."
+            raise self.overtaken(split, start, earliest, hint)
 
     def _topic_now(self) -> TopicInfo:
         """What the topic holds now; an error if it was deleted and made again."""
@@ -163,7 +139,9 @@ class LogSource(Source):
 
 
 def open_log(o: InputRequest) -> Source:
-    refuse_unknown(o, ("log", "start", "registry", "registry_auth"))
+    refuse_unknown(
+        o, ("log", "start", "registry", "registry_auth", "validate", "subject", "message")
+    )
     start = o.options.get("start", "earliest")
     if start not in ("earliest", "latest"):
         raise InputError(
@@ -199,6 +177,4 @@ def _decoding(o: InputRequest, topic_schema: pa.Schema | None) -> tuple[pa.Schem
     if topic_schema is not None:
         return (topic_schema if o.schema is None else o.schema), None
     format = o.format or ("bytes" if o.schema is None else "json")
-    if format == "parquet":
-        raise formats.unknown_format(format)
     return formats.needed_schema(o, format), format

@@ -16,11 +16,13 @@ from headrace.sources.contract import Offset
 from headrace.sources.generate import GenerateSource
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
+from headrace.sources.spark_frames import SparkSource
 
 ENDLESS_ROWS = 10_000  # of a generator without a total
 # by kind: what cannot be read twice
 _RECEIVED = {
     "socket": "a socket",
+    "listen": "a socket",
     "http": "an endpoint",
     "sse": "a stream of events",
     "mqtt": "a subscription",
@@ -73,7 +75,14 @@ def to_look_at(
     if isinstance(uri, GenerateSource):
         total = ENDLESS_ROWS if uri.total is None else uri.total
         return replace(uri, rate=None, total=total)
-    return uri if isinstance(uri, MemorySource) else Unforgetting(uri)
+    if isinstance(uri, SparkSource) and uri.streaming:
+        raise InputError(
+            "HR-INPUT-018",
+            f"input {name!r} is a streaming DataFrame: a look would start a query of its own",
+            "Run the job; or look at some rows of it: hr.from_spark(spark.read...).",
+            site=site,
+        )
+    return uri if isinstance(uri, MemorySource | SparkSource) else Unforgetting(uri)
 
 
 def is_cut(uri: object) -> bool:

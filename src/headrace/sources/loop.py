@@ -23,6 +23,7 @@ _SPLIT = "0"
 class LoopSource(Source):
     label = "loop"
     raw = False
+    forgets = True
     bounded = True
     loops = True
 
@@ -89,8 +90,8 @@ class LoopSource(Source):
         return f"{self._name}, tuple {offset}"
 
     def commit(self, offsets: Mapping[str, int]) -> None:
-        for offset in offsets.values():
-            self._loop().forget(offset)
+        for split, offset in offsets.items():
+            self._loop().forget(self.forgettable(split, offset))
 
     def _loop(self) -> LoopFolder:
         if self._folder is None:

@@ -38,6 +38,7 @@ INLINE_BYTES = 1 << 20  # up to this, the table is pickled with the source
 
 
 class MemorySource(Source):
+    because = "the rows are part of the program"
     label = "memory"  # at rest
     bounded = True
     raw = False

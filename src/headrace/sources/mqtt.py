@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.connect.mqtt import Broker, MqttSubscription, NoConnection
 from headrace.errors import InputError
+from headrace.guarantees import AT_LEAST_ONCE
 from headrace.sources.contract import InputRequest, Source, refuse_unknown, write_durably
 from headrace.sources.received import LineWriter, Received
 from headrace.sources.receiving import BackgroundReceiver, ReceivedSource, line_format
@@ -40,6 +41,8 @@ _KNOWN = ("delimiter", "user", "password", "password_env", "tls", "new_session")
 class MqttSource(ReceivedSource):
     kind = "mqtt"
     again = "What was acknowledged is not sent again"
+    guarantee = AT_LEAST_ONCE
+    because = "a message that is stored and not yet acknowledged when the driver dies comes again"
 
     def __init__(
         self,

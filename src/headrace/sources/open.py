@@ -15,7 +15,8 @@ import pyarrow as pa
 from headrace.clock import Clock, SystemClock
 from headrace.errors import InputError
 from headrace.files import file_name, remote_scheme
-from headrace.secrets import without_secrets
+from headrace.schemes import meant_as_input
+from headrace.secrets import exposed, without_secrets
 from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source
 from headrace.sources.delta import open_delta
@@ -24,12 +25,14 @@ from headrace.sources.generate import GenerateSource
 from headrace.sources.http import open_http
 from headrace.sources.iceberg import open_iceberg
 from headrace.sources.kafka_options import open_kafka
+from headrace.sources.listening import open_listen
 from headrace.sources.log import open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 from headrace.sources.mqtt import open_mqtt
 from headrace.sources.own import Input
 from headrace.sources.sockets import open_socket
+from headrace.sources.spark_frames import SparkSource
 from headrace.sources.spouts import SpoutSource
 from headrace.sources.sql_open import open_sql
 from headrace.sources.sse import open_sse
@@ -40,6 +43,7 @@ KINDS = {
     "http": open_http,
     "iceberg": open_iceberg,
     "kafka": open_kafka,
+    "listen": open_listen,
     "log": open_log,
     "mqtt": open_mqtt,
     "socket": open_socket,
@@ -73,14 +77,15 @@ def open_source(
     """
     clock = clock or SystemClock()
     uri, options = without_secrets(uri, options or {})
-    home = _home(folder, name if key is None else key) if folder else None
+    home = home_of(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
         return _for_job(uri, schema, home, name, clock, until)
     check_input(uri)
     scheme, _, rest = uri.partition(":")
     registered = formats.REGISTERED if "registry" in (options or {}) else ()
-    if format is not None and format not in (*formats.FORMATS, *registered):
-        raise formats.unknown_format(format)
+    known = (*(formats.IN_FILES if scheme == "files" else formats.FORMATS), *registered)
+    if format is not None and format not in known:
+        raise formats.unknown_format(format, tuple(dict.fromkeys(known)))
     request = InputRequest(
         uri,
         rest,
@@ -97,7 +102,7 @@ def open_source(
     return KINDS[scheme](request)
 
 
-def _home(folder: str, key: str) -> Path:
+def home_of(folder: str, key: str) -> Path:
     """The folder of the input with this key; it need not be there yet.
 
     Any text may be a key: what could leave the folder or surprise a shell is percent-encoded.
@@ -107,6 +112,14 @@ def _home(folder: str, key: str) -> Path:
 
 def check_input(uri: str) -> None:
     """Refuse a URI that names no kind of input; looks at the text only."""
+    if secret := exposed(uri):
+        raise InputError(
+            "HR-INPUT-001",
+            f"the address of an input holds {secret}, which would be stored and shown",
+            "Leave it out: pass the option that the kind of input has for it (password=, "
+            "token_env=, headers_env=, sasl_password=, storage_options=), or let the library find "
+            "it in its environment. Within a password, write / as %2F, ? as %3F, @ as %40.",
+        )
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise InputError(
@@ -117,6 +130,7 @@ def check_input(uri: str) -> None:
         )
     if not colon or scheme not in KINDS:
         start = f'There is no input "{scheme}:"' if colon else f'Write "files:{uri}" for files'
+        start = (meant_as_input(scheme) if colon else None) or start
         raise InputError(
             "HR-INPUT-001",
             f"{uri!r} is not an input",
@@ -133,6 +147,8 @@ def _for_job(
     until: str | None,
 ) -> Source:
     """A source that the program made, as an input of this job."""
+    if isinstance(source, SparkSource):
+        return source.for_job(home, name, until)
     if until == "end" and not source.bounded and isinstance(source, Input):
         return source.to_the_end()
     if until == "end" and not source.bounded:

@@ -6,9 +6,8 @@ its footer is there; a footer that does not fit the schema names the file and th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +16,16 @@ import pyarrow.parquet as pq
 from headrace.errors import InputError
 from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
-from headrace.sources.layout import Extent, Mark, changed, fingerprint
+from headrace.sources.layout import Extent, WholeFile, both_ends
 from headrace.sources.scan import PathPattern
 
 CHUNK_ROWS = 524_288
 LEAST = 1 << 14  # rows: fewer are not worth a task of their own
-LOOK = 1_000  # rows at both ends of a file that show which times it holds
 MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
-class Parquet:
+class Parquet(WholeFile):
     schema: pa.Schema
     raw: bool = False
     least: int = LEAST
@@ -47,16 +45,6 @@ class Parquet:
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
         with _opened(path) as file:
             return int(file.metadata.num_rows)
-
-    def mark(self, path: str, end: int) -> Mark:
-        return fingerprint(path, os.stat(path).st_size)
-
-    def verify(self, path: str, extent: Extent) -> None:
-        if self.mark(path, extent.end) != extent.mark:
-            raise changed(path, "was changed after it was read")
-
-    def weight(self, path: str, start: int) -> float:
-        return 1.0
 
     def align(self, path: str, position: int, start: int, end: int) -> int:
         """The end of the row group if it is near: a group cut in two is decoded twice."""
@@ -99,9 +87,7 @@ class Parquet:
             stated = _statistics(file, column)
         if stated is not None:
             return [stated]
-        first = replace(extent, end=min(extent.end, extent.start + LOOK))
-        last = replace(extent, start=max(extent.start, extent.end - LOOK))
-        return [c[column] for part in (first, last) for c, _ in self.read(path, part, 0)]
+        return both_ends(self, path, extent, column)
 
 
 def own_schema(pattern: PathPattern) -> pa.Schema | None:

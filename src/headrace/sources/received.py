@@ -7,8 +7,6 @@ add; any may read. What the log refuses is an InputError.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import InputError, LogError, StateError
+from headrace.files import close_lock, take_lock
 from headrace.log import EmbeddedLog
 from headrace.sources.contract import Chunk, damaged
 from headrace.state.sealed import make_folder
@@ -129,9 +128,11 @@ class LineWriter:
     def __init__(self, home: Path) -> None:
         make_folder(home)
         self._received = Received(home)
-        self._lock = os.open(home / "receiving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = take_lock(home / "receiving")
+        if lock is None:
+            raise BlockingIOError("another process receives")
+        self._lock = lock
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._received.check()
             with as_input(self._received.folder):
                 log = self._received.log
@@ -153,7 +154,7 @@ class LineWriter:
             self._append(_END)
 
     def close(self) -> None:
-        os.close(self._lock)
+        close_lock(self._lock)
 
     def _append(self, table: pa.Table) -> None:
         with as_input(self._received.folder):

@@ -39,6 +39,7 @@ _RAW = pa.schema([(RAW, pa.binary())])
 
 class ReceivedSource(Source):
     raw = True
+    forgets = True
     kind: ClassVar[str]  # at rest
     again: ClassVar[str]  # why it cannot be read again, in words
 
@@ -76,6 +77,10 @@ class ReceivedSource(Source):
         if self._received is None:
             self._received = Received(self._home)
         return self._received
+
+    @property
+    def because(self) -> str:
+        return "what was received is stored in the job's folder before it is used"
 
     def identity(self) -> dict[str, str]:
         return {"kind": self.kind, "place": self.place, "thing": ""}
@@ -132,7 +137,7 @@ class ReceivedSource(Source):
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         if SPLIT in offsets:
-            self.received.forget(offsets[SPLIT])
+            self.received.forget(self.forgettable(SPLIT, offsets[SPLIT]))
             if self._receiver is not None:
                 self._receiver.committed = offsets[SPLIT]
 

@@ -42,6 +42,17 @@ class SocketSource(ReceivedSource):
             place, schema, format=format, delimiter=delimiter, bounded=bounded, home=home
         )
 
+    @property
+    def loses(self) -> str:
+        return (
+            f"lines that {self.place} sends while the job is not connected, or that are not stored "
+            "yet when the driver dies, are lost"
+        )
+
+    @property
+    def because(self) -> str:
+        return "a server does not send its lines again"
+
     def receiver(self, received: Received) -> BackgroundReceiver:
         return SocketReceiver(self.address, received, once=self.bounded)
 

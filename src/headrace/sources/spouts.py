@@ -9,9 +9,7 @@ the last tuple that was stored, and one that can replay goes on after it.
 from __future__ import annotations
 
 import copy
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InputError, PlanError, StepError
+from headrace.files import close_lock, take_lock
 from headrace.log import EmbeddedLog
 from headrace.rows import row_copier, table_of
 from headrace.schema import SchemaLike, ddl_of, schema_of
@@ -101,6 +100,7 @@ class Spout:
 class SpoutSource(Source):
     label: ClassVar[str] = "spout"  # at rest
     raw = False
+    forgets = True
 
     def __init__(
         self, spout: Spout, tasks: int = 1, home: Path | None = None, name: str = "spout"
@@ -132,6 +132,12 @@ class SpoutSource(Source):
             "has emitted and that are not stored when the driver dies are lost, and what it "
             "emits when it is opened again is taken as new"
         )
+
+    @property
+    def because(self) -> str:
+        if type(self._spout).replays:
+            return "the spout goes on after the last tuple that is stored in the job's folder"
+        return "the spout does not say that it replays"
 
     @property
     def title(self) -> str:
@@ -195,7 +201,8 @@ class SpoutSource(Source):
         self._ack(offsets)
         self._committed.update(offsets)
         starts, _ = self._bounds()
-        before = {int(split): at for split, at in offsets.items() if at > starts[int(split)]}
+        safe = {int(split): self.forgettable(split, at) for split, at in offsets.items()}
+        before = {split: at for split, at in safe.items() if at > starts[split]}
         if before:
             self._topics().forget(TOPIC, before)
 
@@ -220,7 +227,7 @@ class SpoutSource(Source):
                 task.spout.close()
         self._running = None
         if self._lock is not None:
-            os.close(self._lock)
+            close_lock(self._lock)
             self._lock = None
             _storing.pop(self._place(), None)
 
@@ -260,13 +267,9 @@ class SpoutSource(Source):
         before = _storing.get(place)
         if before is not None:  # of a run in this process that has ended without a word
             before.close()
-        lock = os.open(place / "storing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+        self._lock = take_lock(place / "storing")
+        if self._lock is None:
             return False
-        self._lock = lock
         _storing[place] = self
         return True
 

@@ -18,44 +18,32 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.clock import millis
-from headrace.connect import pgoutput
-from headrace.connect.pgoutput import (
-    DELETE,
-    INSERT,
-    TRUNCATE,
-    UPDATE,
-    CapturedChange,
-    Decoder,
-    Relation,
-    Transaction,
-)
-from headrace.connect.sql import (
-    LOG,
-    Connection,
-    Database,
-    SqlFailure,
-    TableName,
-    UnmappedError,
-    connected,
-)
+from headrace.connect.pgoutput import Decoder
+from headrace.connect.sql import Connection, Database, TableName, UnmappedError
 from headrace.errors import InputError
-from headrace.schema import TIMESTAMP, ddl_type
+from headrace.sources.captured_rows import (
+    ABOUT,
+    LSN,
+    SNAPSHOT,
+    CapturedRows,
+    changed_column,
+    uncaptured,
+    visible,
+    with_about,
+)
 from headrace.sources.columns import fit
 from headrace.sources.contract import BEGINNING, InputRequest, write_durably
-from headrace.sources.sql import MOST_AHEAD, POLL, SPLIT, SqlSource, StoredSource
+from headrace.sources.sql import FollowingSource
+from headrace.sources.stored_source import StoredSource
 from headrace.state.faults import point
 from headrace.state.sealed import create_sealed, read_sealed
 
-OP, LSN, TIME = "change_op", "change_lsn", "change_time"
-ABOUT = pa.schema([(OP, pa.string()), (LSN, pa.int64()), (TIME, TIMESTAMP)])
-SNAPSHOT = "snapshot"
 MOST_CHANGES = 50_000  # that are asked for at a time; a transaction is never cut
 _SLOT, _KIND = "slot.json", "replication slot"  # at rest
 _DONE, _DONE_KIND = "snapshot.json", "input snapshot"
 _ADVANCED = "advanced.json"
 _COLUMNS = """
-SELECT attname::text, atttypid::bigint, atttypmod::bigint FROM pg_attribute
+SELECT attname::text, atttypid::bigint, atttypmod::bigint, attnum::bigint FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
 _PRIMARY = """
 SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
@@ -81,21 +69,18 @@ SELECT r.oid::bigint, r.prrelid::bigint, p.pubinsert AND p.pubupdate AND p.pubde
 FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1"""
 
 
-class ChangesSource(SqlSource):
+class ChangesSource(FollowingSource):
     bounded = False
+    because = "the server keeps changes until they are stored in the job's folder"
 
     def __init__(self, o: InputRequest, database: Database) -> None:
         super().__init__(o, database)
-        self.bounded = o.bounded
         self._chosen: str | None = o.options.get("slot")
-        self._poll = millis(o.options["poll"]) if "poll" in o.options else POLL
-        self._decoder: Decoder | None = None
-        self._primary: frozenset[str] = frozenset()
-        self._alone: int | None = None  # the number of a table that has no partitions
-        self._next, self._until, self._done = 0, 0, False
+        self._rows: CapturedRows | None = None  # from the first look on
+        self._until = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_decoder": None}
+        return super().__getstate__() | {"_rows": None}
 
     def identity(self) -> dict[str, str]:
         place = f"{self._database.place} changes of {self._text}"
@@ -114,6 +99,8 @@ class ChangesSource(SqlSource):
         whole, self._declared = self._declared, self._columns_declared()
         try:
             columns = super()._described(c)
+        except UnmappedError as cause:
+            raise UnmappedError(cause.column, cause.declared, self._leaving(c, cause)) from cause
         finally:
             self._declared = whole
         for name in ABOUT.names:
@@ -125,6 +112,14 @@ class ChangesSource(SqlSource):
                 )
         return pa.schema([*columns, *ABOUT])
 
+    def _leaving(self, c: Connection, cause: UnmappedError) -> str:
+        """What to do about a column: here is no query in which it could be cast."""
+        if cause.declared.startswith("numeric"):
+            return "Say how many digits it has, or leave it out: schema=..."
+        names = [x.name for x in c.columns(c.resolve(self._named)) or () if x.name != cause.column]
+        others = ", ".join([*names, *ABOUT.names])
+        return f"Leave it out: declare the others with schema=..., as far as needed: {others}."
+
     def _columns_declared(self) -> pa.Schema | None:
         if self._declared is None:
             return None
@@ -134,7 +129,10 @@ class ChangesSource(SqlSource):
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
         StoredSource.check(self, offsets)
-        fit(self.what, self.rows_stored.schema or self._look(self._described), self.schema)
+        if self.rows_stored.schema is not None:
+            self._fit_stored(self.rows_stored.schema)
+        else:
+            fit(self.what, self._look(self._described), self.schema)
         self._look(self._check_slot)
 
     def _check_slot(self, c: Connection) -> None:
@@ -149,6 +147,7 @@ class ChangesSource(SqlSource):
         if not self.complete:
             return
         self._check_published(c, self._done_facts())
+        self._check_numbers(c, self._done_facts())
         slot = self._slot()
         found = c.run(
             "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint, coalesce(wal_status, '') "
@@ -172,40 +171,44 @@ class ChangesSource(SqlSource):
                 "of its own.",
             )
 
-    def _table_now(self, c: Connection) -> tuple[int, str, str]:
-        """The table's number, its kind, and what names a row of it that is gone."""
+    def _table_now(self, c: Connection) -> tuple[int, str]:
+        """The table's number, and what names a row of it that is gone."""
         found = c.run(_TABLE, c.resolve(self._named).sql)
-        if not found or found[0][1] not in ("r", "p") or found[0][3]:
+        if not found or found[0][1] != "r" or found[0][3]:
             fact = "is inherited by other tables" if found and found[0][3] else "is no table"
-            raise self._uncaptured(fact, "Read the changes of each table as an input of its own.")
-        return int(found[0][0]), str(found[0][1]), str(found[0][2])
+            if found and found[0][1] == "p":
+                fact = "is partitioned, and rows that come or go with a partition are no changes"
+            raise uncaptured(
+                self.what, fact, "Read the changes of each table as an input of its own."
+            )
+        return int(found[0][0]), str(found[0][2])
 
     def _check_identity(self, c: Connection) -> None:
         """Raise InputError unless the server can say which row was updated or deleted."""
-        _, _, identity = self._table_now(c)
+        _, identity = self._table_now(c)
         table = c.resolve(self._named).sql
         primary = {n for (n,) in c.run(_PRIMARY, table)}
         named = {n for (n,) in c.run(_NAMED_BY, table)}
         hint = f"Add a primary key, or ALTER TABLE {self._table} REPLICA IDENTITY FULL."
         if identity == "n" or (identity == "d" and not primary):
             fact = "has no primary key, or no replica identity: the server would refuse updates"
-            raise self._uncaptured(fact, hint)
+            raise uncaptured(self.what, fact, hint)
         if identity == "i" and (not named or (primary and named != primary)):
-            raise self._uncaptured("has a replica identity of other columns than its key", hint)
+            raise uncaptured(
+                self.what, "has a replica identity of other columns than its key", hint
+            )
         read = [f.name for f in self._columns_declared() or ()]
         for (name,) in c.run(_GENERATED, table):
             if self._declared is None or name in read:
-                raise self._uncaptured(
+                raise uncaptured(
+                    self.what,
                     f"computes column {name!r}, which changes do not have",
                     "Declare the columns without it: schema=..., and compute it in the program.",
                 )
 
-    def _uncaptured(self, fact: str, hint: str) -> InputError:
-        return InputError("HR-SQL-028", f"changes cannot be captured: {self.what} {fact}", hint)
-
     def _check_published(self, c: Connection, facts: Mapping[str, Any]) -> tuple[int, int]:
         """The numbers of the table and of its place in the publication, which stay the same."""
-        slot, (table, _, _) = self._slot(), self._table_now(c)
+        slot, (table, _) = self._slot(), self._table_now(c)
         found = c.run(_PUBLISHED, slot)
         why = ""
         if facts.get("table", table) != table:
@@ -222,6 +225,16 @@ class ChangesSource(SqlSource):
                 "and a slot of its own.",
             )
         return table, int(found[0][0])
+
+    def _check_numbers(self, c: Connection, facts: Mapping[str, Any]) -> None:
+        """A column that was dropped, and one of its name added, is another: its values in rows
+        that were there changed, and no change says so. So they do when names are exchanged."""
+        table = c.resolve(self._named).sql
+        now = {name: number for name, _, _, number in c.run(_COLUMNS, table)}
+        for name, number in facts.get("numbers", {}).items():  # older folders do not have them
+            if now.get(name) != number:
+                fact = "is another of that name" if name in now else "is gone"
+                raise changed_column(self.what, name, fact)
 
     def _slot(self) -> str:
         return str(read_sealed(self._place / _SLOT, _KIND)["slot"])
@@ -248,31 +261,13 @@ class ChangesSource(SqlSource):
         )
         return bool(self._look(lambda c: c.run(some))[0][0])
 
-    def ended(self, split: str, offset: int) -> bool:
-        return self.bounded and self._done and offset >= self.latest(split)
-
     # storing
 
-    def discover(self) -> None:
-        now = self._clock.now()
-        if self._done or (not self.bounded and now < self._next) or not self.rows_stored.lock():
-            return
-        if self.latest(SPLIT) - max(self._committed, self.start(SPLIT)) > MOST_AHEAD:
-            return
-        self._next = now + self._poll
+    def _begin(self) -> None:
         if not self.complete:
-            self._patiently(self._begin)
-        try:
-            with connected(self._database) as connection:
-                self._follow(connection)
-        except SqlFailure as failure:
-            if not failure.transient:
-                raise self._failed(failure) from failure
-            LOG.warning("%s: %s; trying again", self._database.place, failure)
-        except UnmappedError as cause:
-            raise self._failed(cause) from cause
+            self._patiently(self._take_snapshot)
 
-    def _begin(self, c: Connection) -> None:
+    def _take_snapshot(self, c: Connection) -> None:
         """The slot, then a snapshot that is later: what it has is skipped in the changes."""
         self._check_slot(c)
         table = c.resolve(self._named)
@@ -301,42 +296,45 @@ class ChangesSource(SqlSource):
             )
             columns = pa.schema([f for f in schema if f.name not in ABOUT.names])
             for part in c.fetch(self._query, columns):
-                self.rows_stored.add(_about(part, schema, SNAPSHOT, 0, int(time)))
+                self.rows_stored.add(with_about(part, schema, SNAPSHOT, 0, int(time)))
                 rows += part.num_rows
-            types = {n: [int(k), int(m)] for n, k, m in c.run(_COLUMNS, table.sql)}
+            found = c.run(_COLUMNS, table.sql)
         finally:
             c.rollback()
         point("source.changes.snapshot")
-        types = {n: t for n, t in types.items() if n in columns.names}
+        types = {n: [int(k), int(m)] for n, k, m, _ in found if n in columns.names}
+        numbers = {n: int(number) for n, _, _, number in found if n in columns.names}
         facts = {
             "rows": rows, "snapshot": seen, "lsn": int(lsn), "types": types, "table": number,
-            "published": published,
+            "published": published, "numbers": numbers,
         }  # fmt: skip
         create_sealed(self._place / _DONE, _DONE_KIND, facts)
 
-    def _follow(self, c: Connection) -> None:
-        if self._decoder is None:
+    def _follow(self, c: Connection, now: int) -> None:
+        if self._rows is None:
             self._check_slot(c)
             table = c.resolve(self._named)
-            self._primary = frozenset(n for (n,) in c.run(_PRIMARY, table.sql))
-            number, kind, _ = self._table_now(c)
-            self._alone = number if kind == "r" else None
-        self._decoder = Decoder()  # each peek describes its tables anew
+            primary = frozenset(str(n) for (n,) in c.run(_PRIMARY, table.sql))
+            self._rows = CapturedRows(self.what, self._named, self._table_now(c)[0], primary)
         slot, facts = self._slot(), self._done_facts()
         self._check_published(c, facts)
-        ((now,),) = c.run("SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint")
+        ((flushed,),) = c.run("SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint")
         if self.bounded and not self._until:
-            self._until = int(now)
+            self._until = int(flushed)
         messages = c.run(
             f"SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', NULL, {MOST_CHANGES}, "
             f"'proto_version', '1', 'publication_names', '{slot}')"
         )
+        self._check_numbers(c, facts)  # after the look: so they are those of all that was found
         last = self.rows_stored.last(1)
         position = int(last.column(LSN)[0].as_py()) if last is not None else 0
-        end = int(now)
-        found = list(self._decoder.transactions(bytes(data) for (data,) in messages))
-        rows = [t for t in found if t.lsn > position and not _visible(t, facts)]
-        self.rows_stored.add(self._table_of(rows, facts))
+        end = int(flushed)
+        decoder = Decoder()  # each peek describes its tables anew
+        found = list(decoder.transactions(bytes(data) for (data,) in messages))
+        rows = [t for t in found if t.lsn > position and not visible(t, facts)]
+        schema = self.rows_stored.schema
+        assert schema is not None
+        self.rows_stored.add(self._rows.table(rows, schema, facts["types"]))
         point("source.changes.added")
         if found:
             end = found[-1].end
@@ -347,107 +345,3 @@ class ChangesSource(SqlSource):
             c.run(f"SELECT end_lsn::text FROM pg_replication_slot_advance('{slot}', '{where}')")
         if self.bounded and (not found or end >= self._until):
             self._done = True
-
-    def _table_of(self, transactions: list[Transaction], facts: dict[str, Any]) -> pa.Table:
-        """The changes as rows."""
-        schema = self.rows_stored.schema
-        assert schema is not None
-        names = [n for n in schema.names if n not in ABOUT.names]
-        values: dict[str, list[str | None]] = {name: [] for name in names}
-        about: list[tuple[str, int, int]] = []
-        for transaction in transactions:
-            for change in transaction.changes:
-                for op, row in self._rows_of(change, names, facts):
-                    for name in names:
-                        values[name].append(row.get(name))
-                    about.append((op, transaction.lsn, transaction.time))
-        arrays = []
-        for field in schema:
-            if field.name in ABOUT.names:
-                i = ABOUT.names.index(field.name)
-                arrays.append(pa.array([a[i] for a in about], ABOUT.field(i).type))
-                continue
-            try:
-                arrays.append(pgoutput.column(values[field.name], field.type))
-            except (pa.ArrowException, ValueError) as cause:
-                what = f"not always {ddl_type(field.type)} ({str(cause)[:120]})"
-                raise UnmappedError(field.name, what, "Correct the value in the table.") from cause
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    def _rows_of(
-        self, change: CapturedChange, names: list[str], facts: dict[str, Any]
-    ) -> list[tuple[str, pgoutput.Values]]:
-        self._check_relation(change.relation)
-        if change.kind == TRUNCATE:
-            raise InputError(
-                "HR-SQL-024",
-                f"{self.what} was truncated: which rows are gone, the changes do not say",
-                "Use DELETE; after a TRUNCATE, start with a new job folder, which reads the "
-                "table anew.",
-            )
-        types = {name: [kind, modifier] for name, kind, modifier in change.relation.columns}
-        for name in names:
-            if types.get(name) != facts["types"][name]:
-                fact = "has another type" if name in types else "is gone"
-                raise InputError(
-                    "HR-SQL-025",
-                    f"column {name!r} of {self.what} {fact}",
-                    "Undo the change, or start with a new job folder, which reads the table anew.",
-                )
-        if change.kind == DELETE:
-            return [(DELETE, change.old or {})]
-        new = dict(change.new or {})
-        for name in change.unchanged:
-            if name not in names:
-                continue
-            if not change.whole or change.old is None or name not in change.old:
-                raise InputError(
-                    "HR-SQL-023",
-                    f"an update of {self.what} does not have column {name!r}, a long value that "
-                    "it left unchanged",
-                    f"ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start with a new job "
-                    "folder; or leave the column out of the schema.",
-                )
-            new[name] = change.old[name]
-        if change.kind == UPDATE and change.old is not None:
-            key = self._primary if change.whole and self._primary else {*change.old}
-            if any(change.old.get(k) != new.get(k) for k in key if k in names):
-                return [(DELETE, change.old), (INSERT, new)]  # the row has another key
-        return [(change.kind, new)]
-
-    def _check_relation(self, relation: Relation) -> None:
-        if self._alone is not None and relation.id != self._alone:
-            raise InputError(
-                "HR-SQL-027",
-                f"the changes have those of {relation.schema}.{relation.name}, which is not "
-                f"{self.what} as it was read",
-                "Start with a new job folder, and a slot of its own.",
-            )
-        if not relation.full and self._primary and relation.key != self._primary:
-            fact = "had a replica identity of other columns than its key"
-            hint = "Set it to the primary key or FULL, and start with a new job folder."
-            raise self._uncaptured(fact, hint)
-
-
-def _about(rows: pa.Table, schema: pa.Schema, op: str, lsn: int, time: int) -> pa.Table:
-    count = rows.num_rows
-    more = {
-        OP: pa.repeat(op, count),
-        LSN: pa.repeat(pa.scalar(lsn, pa.int64()), count),
-        TIME: pa.repeat(pa.scalar(time, TIMESTAMP), count),
-    }
-    arrays = [more.get(f.name) if f.name in more else rows.column(f.name) for f in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _visible(transaction: Transaction, facts: Mapping[str, Any]) -> bool:
-    """Whether the snapshot has what the transaction did."""
-    if transaction.lsn >= facts["lsn"]:
-        return False
-    least, most, running = str(facts["snapshot"]).split(":")
-    # the whole number of the transaction: near that of the snapshot, whose last 32 bits we have
-    near = int(most)
-    xid = near + ((transaction.xid - near + (1 << 31)) % (1 << 32)) - (1 << 31)
-    if xid < int(least):
-        return True
-    return xid < int(most) and str(xid) not in running.split(",")

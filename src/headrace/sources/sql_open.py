@@ -8,8 +8,9 @@ from headrace.connect.sql import Database, database_of
 from headrace.errors import InputError
 from headrace.secrets import PASSWORD
 from headrace.sources.contract import InputRequest, Source, refuse_unknown
-from headrace.sources.sql import GrowingSource, SqlSource
+from headrace.sources.sql import SqlSource
 from headrace.sources.sql_changes import ChangesSource
+from headrace.sources.sql_growing import GrowingSource
 
 
 def open_sql(o: InputRequest) -> Source:

@@ -66,6 +66,10 @@ class SseSource(ReceivedSource):
             "sends while the job is not connected is lost"
         )
 
+    @property
+    def because(self) -> str:
+        return "events with an id are asked for again; those without one are not"
+
     def receiver(self, received: Received) -> BackgroundReceiver:
         missing = self._target.missing()
         if missing:

@@ -6,8 +6,6 @@ refuses is an InputError.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError, LogError
+from headrace.files import close_lock, take_lock
 from headrace.log import EmbeddedLog
 from headrace.sources.contract import Chunk, damaged
 from headrace.state.sealed import make_folder
@@ -88,19 +87,15 @@ class StoredInput:
         before = _storing.get(self.home)
         if before is not None:
             before.unlock()
-        lock = os.open(self.home / "storing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+        self._lock = take_lock(self.home / "storing")
+        if self._lock is None:
             return False
-        self._lock = lock
         _storing[self.home] = self
         return True
 
     def unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            close_lock(self._lock)
             self._lock = None
             _storing.pop(self.home, None)
 

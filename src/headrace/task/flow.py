@@ -58,8 +58,9 @@ class Outputs:
     Staged files are durable and invisible; only the manifest makes them count.
     """
 
-    def __init__(self, sinks: Mapping[str, Sink], epoch: int, unique: str) -> None:
-        self._sinks, self._epoch, self._unique = sinks, epoch, unique
+    def __init__(self, sinks: Mapping[str, Sink], epoch: Epoch, unique: str) -> None:
+        self._sinks = {name: sink.at(epoch.clock) for name, sink in sinks.items()}
+        self._epoch, self._unique = epoch.number, unique
         self._buffered: dict[str, list[pa.Table]] = defaultdict(list)
         self._bytes: dict[str, int] = defaultdict(int)
         self._count = 0

@@ -99,7 +99,7 @@ class _LevelTask:
         program, self._holds = bundle.program, holds
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
-        self._outputs = Outputs(bundle.sinks, epoch.number, unique)
+        self._outputs = Outputs(bundle.sinks, epoch, unique)
         dead = DeadLetters(epoch, program.on_error, bundle.sources)
         self._flow = Flow(program, epoch, self._outputs, dead)
         slots = slot_range(task, epoch.tasks, epoch.slots)

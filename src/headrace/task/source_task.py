@@ -65,7 +65,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     began = wall.perf_counter()
     program, epoch = bundle.program, task.epoch
     unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
-    outputs = Outputs(bundle.sinks, epoch.number, unique)
+    outputs = Outputs(bundle.sinks, epoch, unique)
     dead = DeadLetters(epoch, program.on_error, bundle.sources)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}

@@ -37,14 +37,16 @@ class OutputCase:
     open: Callable[[], Sink]
     rows: Callable[[], list[Row]]
     """All rows that a reader of the place sees now, as sorted tuples of `SCHEMA`'s columns."""
+    keyed: bool = False
+    """Whether a row replaces an earlier one with the same `n`."""
 
     @staticmethod
     def of(
         output: str | Output, folder: Path, rows: Callable[[], list[Row]], **options: Any
     ) -> OutputCase:
         """The case of an output as `stream.write` takes it, in the test's folder."""
-        job = str(folder / JOB)
-        return OutputCase(lambda: open_sink(output, SCHEMA, options, job, NAME), rows)
+        job, keyed = str(folder / JOB), options.get("mode") == "upsert"
+        return OutputCase(lambda: open_sink(output, SCHEMA, options, job, NAME), rows, keyed)
 
 
 # Epochs of rows, and what they must be.
@@ -62,11 +64,17 @@ def table(epoch: int, *numbers: int) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
+def copied(sink: Sink) -> Sink:
+    """The sink as another process gets it."""
+    copy: Sink = cloudpickle.loads(cloudpickle.dumps(sink))
+    return copy
+
+
 def stage(sink: Sink, epoch: int, tasks: int = 2, attempt: str = "a") -> list[dict[str, Any]]:
     """What the tasks of an epoch stage, as a manifest holds it; rows depend on the epoch only."""
     found = []
     for task in range(tasks):
-        work = cloudpickle.loads(cloudpickle.dumps(sink))
+        work = copied(sink)
         rows = table(epoch, *(100 * epoch + 10 * task + i for i in range(3)))
         found += work.stage(rows, epoch, f"{attempt}/{task}")
     staged: list[dict[str, Any]] = json.loads(json.dumps(found))

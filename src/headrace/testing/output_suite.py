@@ -1,23 +1,30 @@
 """What every output promises, as a suite for pytest: subclass `OutputSuite`, give it `make`.
 
 What is staged is not seen; an epoch is published once, however often that is tried; a crash at any
-point of the way loses and doubles nothing; a driver that was stopped and let go after another took
-over changes nothing. The project's own outputs run this suite.
+point of the way, and at any line of the output itself, loses and doubles nothing; a driver that was
+stopped and let go after another took over changes nothing. The project's own outputs run it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
+from headrace.errors import HeadraceError
 from headrace.sinks import HeldEpochs, reopen_sink
+from headrace.sinks.delivered import DeliveredSink
+from headrace.testing.crash_lines import crash_inside
 from headrace.testing.output_drivers import (
     ALONE,
     EPOCHS,
     JOB,
     NAME,
+    SCHEMA,
     CrashingDriver,
     Drive,
     SharedFolder,
@@ -29,9 +36,15 @@ from headrace.testing.output_drivers import (
     stage,
     table,
 )
+from headrace.testing.stops_inside import stop_inside
 
 _LONG = "HEADRACE_LONG"  # in the environment: stop a driver at every point, not at every fourth
 _EVERY = 4
+MANY = 5_000  # rows of an epoch
+TEXTS = (
+    None, "", " a ", "NULL", "\\N", "a\tb", "a\nb", "a\r", 'q"', "'", "\0", "日本 🙂", "x" * 70_000,
+)  # fmt: skip
+ANOTHER = f"{'0' * 32}/other"  # a producer: the output of a job that does not exist
 
 
 class OutputSuite:
@@ -39,7 +52,10 @@ class OutputSuite:
     returns an `OutputCase` of rows with the columns `epoch bigint, n bigint, text string`."""
 
     every: ClassVar[int] = _EVERY  # of the points at which a driver is stopped: each so many
+    stops: ClassVar[int] = 25  # at about so many points at most
     every_crash: ClassVar[int] = 1  # of the points at which it crashes
+    crashes_inside: ClassVar[int] = 250  # at most so many crashes within the output's own code
+    stops_inside: ClassVar[int] = 12  # at most so many stops there
 
     def test_opening_and_checking_leave_no_trace(self, make: Any, tmp_path: Path) -> None:
         case = make(tmp_path)
@@ -178,14 +194,23 @@ class OutputSuite:
             CrashingDriver(case, point).run()
             agree(case, expected(EPOCHS))
 
+    def test_a_crash_at_any_line_of_the_output_loses_and_doubles_nothing(
+        self, make: Any, tmp_path_factory: Any
+    ) -> None:
+        passed = len(crash_inside(make(tmp_path_factory.mktemp("calm")), None))
+        most = passed if os.environ.get(_LONG) else min(passed, self.crashes_inside)
+        for at in sorted({round((i + 1) * passed / most) for i in range(most)}):
+            crash_inside(make(tmp_path_factory.mktemp("crash")), at)
+
     def test_a_driver_stopped_anywhere_and_let_go_later_changes_nothing(
         self, make: Any, tmp_path_factory: Any
     ) -> None:
-        every = 1 if os.environ.get(_LONG) else self.every
         for epochs in (0, 1, EPOCHS):
             calm = Stopped(SharedFolder(make(tmp_path_factory.mktemp("calm"))), None, 0)
             calm.run()
             assert len(calm.passed) > 3 * EPOCHS
+            long = os.environ.get(_LONG)
+            every = 1 if long else max(self.every, len(calm.passed) // self.stops)
             for at in range(1 + epochs % every, len(calm.passed) + 1, every):
                 place = tmp_path_factory.mktemp("two")
                 self.two_drivers(SharedFolder(make(place)), at, epochs)
@@ -201,6 +226,67 @@ class OutputSuite:
         folder.agree()
         Drive(folder).run(1)
         folder.agree()
+
+    def test_a_driver_stopped_in_the_output_while_another_delivers_changes_nothing(
+        self, make: Any, tmp_path_factory: Any
+    ) -> None:
+        calm = make(tmp_path_factory.mktemp("calm"))
+        if not is_exact(calm):
+            return
+        passed = len(stop_inside(calm, None))
+        most = passed if os.environ.get(_LONG) else min(passed, self.stops_inside)
+        for at in sorted({round((i + 1) * passed / most) for i in range(most)}):
+            stop_inside(make(tmp_path_factory.mktemp("stopped")), at)
+
+    def test_equal_rows_and_any_number_of_rows_arrive(self, make: Any, tmp_path: Path) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        if sink.schema.names != SCHEMA.names:
+            return
+        numbers = [*range(MANY), *([] if case.keyed else [0, 1, 1])]
+        rows = table(0, *numbers)
+        sink.publish(0, sink.stage(rows, 0, "a"), ALONE)
+
+        wanted = Counter(tuple(row.values()) for row in rows.to_pylist())
+        found = Counter(case.rows())
+        assert not wanted - found, "rows are missing"
+        assert found == wanted or not is_exact(case)
+
+    def test_any_text_arrives_as_it_is_or_its_batch_fails(self, make: Any, tmp_path: Path) -> None:
+        case, epoch = make(tmp_path), 0
+        sink, wanted = made(case.open()), list[tuple[Any, ...]]()
+        if sink.schema.names != SCHEMA.names:
+            return
+        for text in TEXTS:
+            row = {"epoch": epoch, "n": epoch, "text": text}
+            try:
+                staged = sink.stage(pa.Table.from_pylist([row], SCHEMA), epoch, "a")
+            except HeadraceError:
+                continue  # the place cannot hold it, and says so before the epoch is committed
+            sink.publish(epoch, staged, ALONE)
+            wanted.append(tuple(row.values()))
+            epoch += 1
+
+        agree(case, wanted)
+
+    def test_rows_of_another_job_do_not_count_as_those_of_this_one(
+        self, make: Any, tmp_path: Path
+    ) -> None:
+        case = make(tmp_path)
+        sink = made(case.open())
+        if not isinstance(sink, DeliveredSink) or not is_exact(case):
+            return
+        others = sink.records(table(7, 70_000))
+        sink.publish(0, stage(sink, 0), ALONE)
+        sink.deliver(others, ANOTHER, 7)
+        assert dict(sink.producers()).get(ANOTHER) in (7, None)
+        for epoch in (1, 2):
+            sink = case.open()
+            sink.publish(epoch, stage(sink, epoch), ALONE)
+
+        held = case.open().held()
+        assert held is not None and held.number == 2, "it counts epochs of another job"
+        agree(case, sorted([*expected(3), (7, 70_000, 'é "70000"')]))
 
     def left_over(self, place: Path) -> None:
         """Override me to assert that nothing is left over in the test's folder."""

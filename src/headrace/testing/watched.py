@@ -24,7 +24,7 @@ from headrace.plan.nodes import (
     Write,
     late_port,
 )
-from headrace.plan.program import Drafted
+from headrace.plan.program import Drafted, draft_of
 
 LETTERS = "dead:letters"
 
@@ -48,7 +48,7 @@ class WatchedJob:
     """A job as `build` takes it, with outputs added, and the names a test may use."""
 
     def __init__(self, job: Drafted) -> None:
-        real = job.draft
+        real = draft_of(job)
         if problems := check(real):
             raise PlanError.of(problems)
         self.draft: Draft = _WatchedDraft(

@@ -274,3 +274,46 @@ def patterns(root: Path, job: hr.Job) -> None:
     ruled = by_area.match(rules=rules.broadcast(), select={"n": "size(rows)"}, name="ruled")
     write(several=several, found=found, timeouts=found.timeouts, late=found.late, ruled=ruled,
           plain=rows.match(wanted["group"], name="plain"))  # fmt: skip
+
+
+class InOrder(hr.KeyedProcess):
+    """Silences, which only a function in the order of event time finds in any batches."""
+
+    output = "area string, id bigint, n int, seen array<bigint>, silent bigint"
+    n = hr.value(int, default=0)
+    seen = hr.list_of(int)
+    last = hr.value(int, ttl="20s")
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        self.seen.append(row.id)
+        if self.last is not None:
+            ctx.cancel(self.last + 3_000)
+        self.last = ctx.time
+        ctx.timer(ctx.time + 3_000)
+        return (ctx.key, row.id, self.n, self.seen, None)
+
+    def on_timer(self, time: int, ctx: Any) -> Any:
+        seen, self.seen = self.seen, []
+        return (ctx.key, None, self.n, seen, time)
+
+
+class Meeting(hr.KeyedProcess):
+    output = "area string, input string, n int"
+    n = hr.value(int, default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        return (ctx.key, ctx.input, self.n)
+
+
+@program("readings", "orders")
+def in_order(root: Path, job: hr.Job) -> None:
+    """Process functions that hold rows until the watermark has passed them."""
+    rows = readings(root, job)
+    both = hr.connect(by="area", heat=rows, paid=orders(root, job))
+    told = rows.key_by("area").process(InOrder(), order="event_time", unbounded=True, name="told")
+    met = both.process(Meeting(), order="event_time", unbounded=True, name="met")
+    tasks = rows.process(ByTask(), order="event_time", name="tasks").select("places")
+    late = told.late.select("id")
+    write(told=told, late=late, met=met, tasks=tasks)

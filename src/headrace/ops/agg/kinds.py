@@ -244,6 +244,12 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
     def arguments(self) -> tuple[str | Expr, ...]:
         return tuple(a for a in (self.column, self.by) if a is not None)
 
+    def for_step(self, name: str) -> Aggregate:
+        """The same aggregate in the step `name`, which seeds what it draws at random."""
+        if not isinstance(self.sketch, Reservoir):
+            return self
+        return replace(self, sketch=replace(self.sketch, step=name))
+
     def on(self, column: str | None, by: str | None = None) -> Aggregate:
         """The same aggregate of these columns."""
         return replace(self, column=column, by=by)

@@ -163,3 +163,18 @@ def order_keys(columns: Sequence[Column]) -> list[Index]:
     """Time, split and offset as keys; the last two go where the rows' numbers say the same."""
     keys = [integers(c) for c in columns]
     return keys[:1] if rises(keys[1:]) else keys
+
+
+def repeats(place: Sequence[Index]) -> Index:
+    """Of rows that are made of one row of input, as by explode: 0, 1, 2, ..."""
+    out = np.zeros(len(place[0]), np.int64)
+    if any((np.diff(part) > 0).all() for part in place):
+        return out
+    order = sorted_by(list(place))
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = False
+    for part in place:
+        fresh[1:] |= np.diff(part[order]) != 0
+    starts = np.flatnonzero(fresh)
+    out[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return out

@@ -23,7 +23,7 @@ from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import KeyGroups, rows_by_key
 from headrace.ops.learn.library import RELEASE, check_release, release
 from headrace.ops.learn.model_text import NotStorableError, model_text, read_model
-from headrace.ops.pattern.partial_matches import RowBuffer
+from headrace.ops.row_buffer import RowBuffer
 from headrace.rows import collector_paused
 from headrace.state.table import KeyedTable, TableSpec
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import MAX_TIME
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.pattern.automaton import RowTests, compiled
 from headrace.ops.pattern.match_output import (
@@ -26,7 +26,7 @@ from headrace.ops.pattern.match_output import (
     matches_view,
 )
 from headrace.ops.pattern.matches import Selection
-from headrace.ops.pattern.partial_matches import ROWS, RUNS, WAITING, MatchStore, RowBuffer
+from headrace.ops.pattern.partial_matches import ROWS, RUNS, MatchStore
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
 from headrace.ops.pattern.rounds import DueRows, MatchRound, due_rows
@@ -40,6 +40,7 @@ from headrace.ops.pattern.rules import (
     PatternRules,
     conditions,
 )
+from headrace.ops.row_buffer import WAITING, RowBuffer, passed_by
 from headrace.rows import collector_paused
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -176,9 +177,7 @@ class MatchOperator(Operator):
         return self._rules.view(tables[RULES].scan())
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        if port or watermark <= MIN_TIME:
-            return None
-        return np.asarray(rows.column(TIME).to_numpy() < watermark)
+        return None if port else passed_by(rows, watermark)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """Rows with the bits of their conditions; those that cannot matter stay where they are."""

@@ -1,4 +1,4 @@
-"""The state of patterns by key: partial matches, their rows, when they end, and rows that wait.
+"""The state of patterns by key: partial matches, their rows, and when they end.
 
 Partial matches are lists of numbers, one row per key. The rows they hold are stored once each,
 under a number that rises with their order; they are read only when a match is emitted or a
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Mask, integers
+from headrace.arrays import Mask
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import EpochStep
@@ -172,70 +172,3 @@ def _columns(matches: Sequence[KeyMatches]) -> list[list[Any]]:
     owned: list[list[Any]] = [[[o[i] for o in one.runs] for one in matches] for i in range(2)]
     parts = [[[o[2][i] for o in one.runs] for one in matches] for i in range(5)]
     return [*owned, *parts, [one.due for one in matches]]
-
-
-# Rows that wait for the watermark: a pattern sees rows in the order of their time.
-#
-# A row is due when the watermark has passed its time. One that is due in the epoch in which it
-# comes never touches the table; what has been matched expires for free.
-
-
-WAITING = "waiting"
-_PLACE = {"$source": SOURCE, "$offset": OFFSET}
-_EPOCH, _NUMBER = "$epoch", "$number"
-
-
-class RowBuffer:
-    def __init__(self, key: pa.Schema, rows: pa.Schema) -> None:
-        """`rows` are the columns that are stored, the key's included, hidden ones not."""
-        self._key, self._rows = key, rows
-        place_fields = [
-            pa.field("$source", pa.int32()),
-            pa.field("$offset", pa.int64()),
-            pa.field(_EPOCH, pa.int64()),
-            pa.field(_NUMBER, pa.int64()),
-        ]
-        values = [f for f in rows if f.name not in key.names]
-        self.spec = TableSpec(
-            WAITING, pa.schema([*key, *place_fields]), pa.schema(values), timed=True
-        )
-        hidden = [(HASH, pa.uint64()), (TIME, pa.int64()), (SOURCE, pa.int32())]
-        self.schema = pa.schema([*rows, *hidden, (OFFSET, pa.int64())])
-
-    def advance(self, arrived: pa.Table | None, step: EpochStep) -> pa.Table:
-        """Store the rows that are not due yet; those that are, the first of each tie first."""
-        table = step.tables[WAITING]
-        due = self._restored(table.scan(hi=step.after))
-        table.expire(step.after)
-        if arrived is None or not arrived.num_rows:
-            return due
-        rows = _placed(arrived).select(self.schema.names).cast(self.schema)
-        ready = rows.column(TIME).to_numpy() < step.after
-        self._store(rows.filter(pa.array(~ready)), step)
-        return pa.concat_tables([due, rows.filter(pa.array(ready))])
-
-    def next(self, step: EpochStep) -> int | None:
-        """The watermark at which a row is due."""
-        first = step.tables[WAITING].first_time()
-        return None if first is None else first + 1
-
-    def _store(self, rows: pa.Table, step: EpochStep) -> None:
-        count = rows.num_rows
-        names = [{v: k for k, v in _PLACE.items()}.get(n, n) for n in rows.column_names]
-        stored = rows.rename_columns(names)
-        stored = stored.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
-        step.tables[WAITING].put(stored.append_column(_NUMBER, pa.array(np.arange(count))))
-
-    def _restored(self, stored: pa.Table) -> pa.Table:
-        order = np.lexsort((integers(stored[_NUMBER]), integers(stored[_EPOCH])))
-        stored = stored.take(pa.array(order))
-        names = [_PLACE.get(n, n) for n in stored.column_names]
-        return stored.rename_columns(names).select(self.schema.names).cast(self.schema)
-
-
-def _placed(rows: pa.Table) -> pa.Table:
-    """Rows with a place in their source; a neutral one for those that have none."""
-    for name, blank in ((SOURCE, np.int32(-1)), (OFFSET, np.int64(0))):
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.array(np.full(rows.num_rows, blank)))
-    return rows

@@ -1,4 +1,4 @@
-"""One pass over the keys of an epoch: all rows of a key, then its timers that are due.
+"""One pass over the keys of an epoch: the rows of a key and its timers that are due, by event time.
 
 The first pass is quick: any failure abandons it. The second checks every call by itself; one
 that fails leaves the key as it was, and its row is a dead letter. One object of the user's class
@@ -8,7 +8,6 @@ serves all keys; between two keys its state is swapped.
 from __future__ import annotations
 
 import copy
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME
 from headrace.ops.contract import EpochStep, Fault
-from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess
+from headrace.ops.process.due_timers import TimerLimits, TimersOfKey
+from headrace.ops.process.function import CLOCK, HELD, Call, KeyedProcess
 from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
 from headrace.ops.process.operator_state import OperatorState, TaskValues
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.process.shared_maps import SharedMapGuard
 from headrace.rows import RowCopier, as_rows
 
-DueTimers = list[tuple[int, int]]  # times and domains, a heap
 PIECE = 16_384  # rows of a key that are Python objects at a time, where it may have many
 
 
@@ -50,6 +49,7 @@ class KeyPass:
         rows_by_key: RowsByKey,
         columns: Sequence[pa.Table | None],
         step: EpochStep,
+        limits: TimerLimits,
         values: KeyState,
         loaded: LoadedState,
         copier: RowCopier,
@@ -75,8 +75,7 @@ class KeyPass:
         self._times: list[Any] = []
         if self._at_once:
             self._gather()
-        ends = step.after >= MAX_TIME
-        self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
+        self._limits, self._ordered = limits, limits.ordered
         self.loaded = loaded
         self.states, self.stamps = values.states(loaded)
         self.outs: list[Any] = []
@@ -98,18 +97,15 @@ class KeyPass:
     def run(self, keys: list[Any], checks: CallChecks | None = None) -> KeyPass:
         """Go through all keys; with `checks`, check every call."""
         rows_by_key = self._work
-        if checks is not None or not self._ignores_context:
+        if checks is not None or not self._ignores_context or any(rows_by_key.timers):
             self._times = rows_by_key.times()
         for key_id, timers in enumerate(rows_by_key.timers):
             indexes = range(rows_by_key.starts[key_id], rows_by_key.starts[key_id + 1])
-            due = list(timers)
+            due = TimersOfKey(timers)
             self._enter(key_id, keys[key_id])
             if self._life is not None:
                 self._begin(key_id, indexes, due)
-            if checks is None:
-                self._run_unchecked(key_id, indexes, due)
-            else:
-                self._run_checked(key_id, indexes, due, checks)
+            self._run_key(key_id, indexes, due, checks)
             if self._life is not None:
                 self._life[1](self._one, self._call)
             self._values.own(self._one.__dict__)
@@ -133,32 +129,71 @@ class KeyPass:
         self._call.key, self._call.watermark = key, self._step.before
         self._call.by_clock = False
 
-    def _begin(self, key_id: int, indexes: range, due: DueTimers) -> None:
+    def _begin(self, key_id: int, indexes: range, due: TimersOfKey) -> None:
         """What a class does before the calls of a key."""
         assert self._life is not None
         self._call.time = self._times[indexes.start] if len(indexes) else None
         self._call.place = indexes.start if len(indexes) else -1
-        self._life[0](self._one, self._call, due)
+        self._life[0](self._one, self._call, list(due))
         self._unstored = {n: v for n, v in vars(self._one).items() if n not in self._names}
         self._apply_requests(key_id, due, 0)
 
-    def _run_unchecked(self, key_id: int, indexes: range, due: DueTimers) -> None:
+    def _run_key(
+        self, key_id: int, indexes: range, due: TimersOfKey, checks: CallChecks | None
+    ) -> None:
+        """The rows and the timers of a key in the order of event time, then what else is due."""
+        left = indexes
+        while left:
+            rows = range(left.start, due.end_of_rows(self._times, left))
+            if not rows:
+                self._call_timers(key_id, due, self._times[left.start], checks)
+            elif checks is not None:
+                left = range(self._check_rows(key_id, rows, due, checks), left.stop)
+            else:
+                left = range(self._call_rows(key_id, rows, due), left.stop)
+        if self._every_key and not indexes:
+            self._call_without_rows(key_id, due, checks)
+        if self._ordered:  # before those by the clock, which have no place in event time
+            self._call_timers(key_id, due, MAX_TIME, checks)
+        self._call_timers(key_id, due, None, checks)
+
+    def _call_rows(self, key_id: int, indexes: range, due: TimersOfKey) -> int:
+        """The calls for these rows, up to one that sets a timer which comes before the next."""
         if self._ignores_context:
             self._call_without_context(indexes)
         elif self._life is not None and not self._has_ttl:
             self._call_as_it_does(key_id, indexes, due)
         else:
-            self._call_with_context(key_id, indexes, due)
-        if self._every_key and not indexes:
-            handler, place = self._without_rows(key_id)
-            self._emit(handler(self._one, [], self._call), place)
-        for timer in self._fire(key_id, due):
+            return self._call_with_context(key_id, indexes, due)
+        return indexes.stop
+
+    def _call_timers(
+        self, key_id: int, due: TimersOfKey, before: int | None, checks: CallChecks | None
+    ) -> None:
+        """The timers by event time before the next row; without one, all that are due."""
+        for timer in self._fire(key_id, due, before):
+            if checks is not None:
+                self._check_timer(key_id, due, timer, checks)
+                continue
             if self._has_ttl:
                 self._expire(key_id)
             self._emit(self._one.on_timer(self._call.time, self._call), timer)  # type: ignore[attr-defined]
             if self._has_ttl:
                 self._record_writes(key_id)
             self._apply_requests(key_id, due, timer)
+
+    def _call_without_rows(self, key_id: int, due: TimersOfKey, checks: CallChecks | None) -> None:
+        """The call for a key that is called in every batch, and has no rows in this one."""
+        handler, self._call.input = self._handlers[0]
+        self._call.time, self._call.place = None, -1
+        self.firings.append((key_id, None))
+        place = -len(self.firings)
+        if checks is None:
+            self._emit(handler(self._one, [], self._call), place)
+            return
+        error = self._attempt(key_id, due, place, checks, handler, [])
+        if error is not None:
+            self.faults.append(Fault(checks.blame(key_id, None), error))
 
     def _call_without_context(self, indexes: range) -> None:
         """Calls that do not look at their context, and so cannot request anything."""
@@ -172,7 +207,7 @@ class KeyPass:
             elif returned is not None:
                 self._emit(returned, i)
 
-    def _call_as_it_does(self, key_id: int, indexes: range, due: DueTimers) -> None:
+    def _call_as_it_does(self, key_id: int, indexes: range, due: TimersOfKey) -> None:
         """Calls of a class that has a loop of its own over the rows of a key."""
         assert self._life is not None
         inputs = None
@@ -184,7 +219,7 @@ class KeyPass:
         self._life[2](
             self._one,
             self._call,
-            self._work.rows_of_key(key_id, self._columns, PIECE),
+            self._work.rows_of_key(key_id, indexes, self._columns, PIECE),
             self._times[indexes.start : indexes.stop],
             inputs,
             self.outs,
@@ -193,15 +228,17 @@ class KeyPass:
             lambda place: self._apply_requests(key_id, due, place),
         )
 
-    def _call_with_context(self, key_id: int, indexes: range, due: DueTimers) -> None:
+    def _call_with_context(self, key_id: int, indexes: range, due: TimersOfKey) -> int:
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
         handler, call.input = self._handlers[0]
-        indexes = indexes[-1:] if self._at_once else indexes
+        end, indexes = indexes.stop, indexes[-1:] if self._at_once else indexes
         several, has_ttl = len(self._handlers) > 1, self._has_ttl
-        times, rows, quick = self._times, self._rows, self._quick
+        times, rows, quick, ordered = self._times, self._rows, self._quick, self._ordered
         requests, side_rows = call.timer_requests, call.side_rows  # the lists stay the same
         for i in indexes:
             call.time, call.place = times[i], i
+            if ordered:
+                call.watermark = times[i]
             if several:
                 handler, call.input = self._handlers[self._work.ports[i]]
             if has_ttl:
@@ -216,6 +253,10 @@ class KeyPass:
                 self._record_writes(key_id)
             if self._life is not None or requests or side_rows:
                 self._apply_requests(key_id, due, i)
+                end = due.end_of_rows(times, range(i + 1, end))  # it may have set a timer
+            if i + 1 >= end:
+                break
+        return end
 
     def _emit(self, returned: Any, place: int) -> None:
         rows = self._rows_of(returned)
@@ -225,33 +266,34 @@ class KeyPass:
     def _rows_of(self, returned: Any) -> list[Any]:
         return self._copier.all(returned if isinstance(returned, Iterator) else as_rows(returned))
 
-    def _run_checked(self, key_id: int, indexes: range, due: DueTimers, checks: CallChecks) -> None:
+    def _check_rows(self, key_id: int, indexes: range, due: TimersOfKey, checks: CallChecks) -> int:
         call, all_indexes = self._call, indexes
         indexes = indexes[-1:] if self._at_once else indexes
         for i in indexes:
             call.time, call.place = self._times[i], i
+            if self._ordered:
+                call.watermark = self._times[i]
             handler, call.input = self._handlers[self._work.ports[i]]
             error = self._attempt(key_id, due, i, checks, handler, self._rows[i])
             if error is not None:
                 failed = all_indexes if self._at_once else (i,)
                 ports = self._work.ports
                 self.faults += [Fault(checks.arrived(j), error, int(ports[j]), j) for j in failed]
-        if self._every_key and not indexes:
-            handler, place = self._without_rows(key_id)
-            error = self._attempt(key_id, due, place, checks, handler, [])
-            if error is not None:
-                self.faults.append(Fault(checks.blame(key_id, None), error))
-        for timer in self._fire(key_id, due):
-            on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
-            at = call.time or 0
-            error = self._attempt(key_id, due, timer, checks, on_timer, at)
-            if error is not None:
-                self.faults.append(Fault(checks.blame(key_id, at), error))
+            if due.end_of_rows(self._times, range(i + 1, all_indexes.stop)) == i + 1:
+                return i + 1
+        return all_indexes.stop
+
+    def _check_timer(self, key_id: int, due: TimersOfKey, timer: int, checks: CallChecks) -> None:
+        on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
+        at = self._call.time or 0
+        error = self._attempt(key_id, due, timer, checks, on_timer, at)
+        if error is not None:
+            self.faults.append(Fault(checks.blame(key_id, at), error))
 
     def _attempt(
         self,
         key_id: int,
-        due: DueTimers,
+        due: TimersOfKey,
         place: int,
         checks: CallChecks,
         handler: Any,
@@ -292,7 +334,7 @@ class KeyPass:
     def _rescue(
         self,
         key_id: int,
-        due: DueTimers,
+        due: TimersOfKey,
         place: int,
         checks: CallChecks,
         rows: list[Any],
@@ -308,26 +350,21 @@ class KeyPass:
         self._apply_requests(key_id, due, place, counts=False)
         return None
 
-    def _without_rows(self, key_id: int) -> tuple[Any, int]:
-        """The method to call for a key that has no rows, and the origin of what it emits."""
-        handler, self._call.input = self._handlers[0]
-        self._call.time, self._call.place = None, -1
-        self.firings.append((key_id, None))
-        return handler, -len(self.firings)
-
-    def _fire(self, key_id: int, due: DueTimers) -> Any:
+    def _fire(self, key_id: int, due: TimersOfKey, before: int | None) -> Iterator[int]:
         """Let timers fire in the order of their times; yields the origin of what each emits."""
-        heapq.heapify(due)
         call = self._call
-        call.input, call.watermark, call.place = "", self._step.after, -1
-        while due:
-            call.time, domain = heapq.heappop(due)
+        call.input, call.place = "", -1
+        while (timer := due.pop(before)) is not None:
+            call.time, domain = timer
             call.by_clock = domain == CLOCK
-            self.firings.append((key_id, None if call.by_clock else call.time))
+            reached = max(call.watermark, call.time)
+            call.watermark = self._step.after if before is None else reached
+            emits = reached if self._ordered else call.time  # in order nothing is emitted late
+            self.firings.append((key_id, None if call.by_clock else emits))
             yield -len(self.firings)
 
     def _apply_requests(
-        self, key_id: int, due: DueTimers, place: int, *, counts: bool = True
+        self, key_id: int, due: TimersOfKey, place: int, *, counts: bool = True
     ) -> None:
         """What a call requested: timers set and cancelled, rows for side outputs."""
         if counts:
@@ -340,14 +377,12 @@ class KeyPass:
             self.armed.discard(timer)
             if not arm:
                 self.cancelled.add(timer)
-                if (at, domain) in due:
-                    due.remove((at, domain))
-                    heapq.heapify(due)
-            elif at > self._limits[domain]:
+                due.discard(at, domain)
+            elif at > self._limits.of(domain):
                 self.armed.add(timer)
                 self.cancelled.discard(timer)
-            elif (at, domain) not in due:
-                heapq.heappush(due, (at, domain))
+            else:
+                due.add(at, domain)
         for name, row in self._call.side_rows:
             rows, places = self.sides.setdefault(name, ([], RowOrigins([], self.firings)))
             rows.append(row)
@@ -376,4 +411,6 @@ class KeyPass:
     def _now(self) -> int:
         """The event time of a call: its row's or timer's, and not before the watermark."""
         call, before = self._call, self._step.before
-        return before if call.time is None or call.by_clock else max(before, call.time)
+        if call.time is None or call.by_clock:
+            return before
+        return max(call.watermark if self._ordered else before, call.time)

@@ -17,6 +17,7 @@ from headrace.arrays import Index, Mask
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
 from headrace.ops.contract import EpochStep
+from headrace.ops.process.due_timers import TimerLimits
 from headrace.ops.process.function import CLOCK, EVENT
 from headrace.ops.process.key_state import Timers
 
@@ -73,17 +74,17 @@ class DueTimers:
     keys: Index  # ids
     times: Index
     by_clock: Mask
+    emits: Index  # the event times of what they emit
 
 
 class TimersByKey:
     """The timers of an epoch's keys, by the ids of the keys."""
 
-    def __init__(self, due: Sequence[Sequence[tuple[int, int]]], step: EpochStep) -> None:
+    def __init__(self, due: Sequence[Sequence[tuple[int, int]]], limits: TimerLimits) -> None:
         timers = [(key_id, domain, at) for key_id, some in enumerate(due) for at, domain in some]
         known = np.array(timers, np.int64).reshape(-1, 3)
         self._timers, self._armed = known, np.ones(len(known), np.bool_)
-        ends = step.after >= MAX_TIME
-        self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
+        self._limits = limits
 
     def apply(self, request: TimerRequest, ids: Index) -> None:
         """What a call requested for the keys with these ids; the last request counts."""
@@ -100,21 +101,38 @@ class TimersByKey:
         self._timers, self._armed = timers[last], armed[last]
 
     def _is_due(self) -> Mask:
-        limits = np.where(self._timers[:, 1] == CLOCK, self._limits[CLOCK], self._limits[EVENT])
+        by_clock = self._timers[:, 1] == CLOCK
+        limits = np.where(by_clock, self._limits.clock, self._limits.event)
         due: Mask = self._timers[:, 2] <= limits
         return due
 
-    def next_round(self) -> DueTimers | None:
-        """The earliest timer of each key that has any which is due; they fire now."""
+    def first_by_event(self, count: int) -> Index:
+        """For each of `count` keys the time of its first due timer by event time, MAX_TIME for
+        none: the rows up to it come before."""
+        chosen = self._timers[self._armed & self._is_due() & (self._timers[:, 1] == EVENT)]
+        first = np.full(count, MAX_TIME, np.int64)
+        np.minimum.at(first, chosen[:, 0], chosen[:, 2])
+        return first
+
+    def next_round(self, rows: Index) -> DueTimers | None:
+        """The earliest timer of each key that has any which is due; they fire now.
+
+        `rows` are the times of the next row of each key, MAX_TIME where there is none. Only timers
+        by event time come before a row.
+        """
         due = self._timers[self._armed & self._is_due()]
+        next_row = rows[due[:, 0]]
+        by_clock = due[:, 1] == CLOCK
+        due = due[(next_row == MAX_TIME) | (~by_clock & (due[:, 2] < next_row))]
         if not len(due):
             return None
-        due = due[np.lexsort((due[:, 1], due[:, 2], due[:, 0]))]
+        domains = due[:, 1] if self._limits.ordered else np.zeros(len(due), np.int64)
+        due = due[np.lexsort((due[:, 1], due[:, 2], domains, due[:, 0]))]
         first = np.ones(len(due), np.bool_)
         first[1:] = due[1:, 0] != due[:-1, 0]
         ids, domains, times = due[first].T
         self._record(ids, domains, times, False)
-        return DueTimers(ids, times, domains == CLOCK)
+        return DueTimers(ids, times, domains == CLOCK, times)
 
     def store(self, tables: Timers, keys: pa.Table, step: EpochStep) -> None:
         """Write the timers that were set and are not due, and delete those that were cancelled."""
@@ -124,6 +142,49 @@ class TimersByKey:
                 chosen = later & (self._armed == armed) & (self._timers[:, 1] == domain)
                 ids, _, times = self._timers[chosen].T
                 tables.write(keys, ids, times, domain, armed, step)
+
+
+class RowsBetweenTimers:
+    """The rows of an epoch, sorted by key and time, in turns: of each key those up to its next
+    timer. Without timers among them all rows are one turn."""
+
+    def __init__(self, starts: Sequence[int], times: Index | None) -> None:
+        self._next, self._ends = np.array(starts[:-1], np.int64), np.array(starts[1:], np.int64)
+        self._times = times
+        self.last: Index = np.full(len(self._next), MIN_TIME, np.int64)  # time of a key's last row
+
+    def take(self, timers: Index) -> tuple[Index, Index, Index]:
+        """The keys that have rows up to their next timer, where the rows of each start among those
+        of the turn, and the numbers of these rows."""
+        stops = self._ends
+        if self._times is not None and (timers < MAX_TIME).any():
+            counts = self._ends - self._next
+            rows = _ranges(self._next, counts)
+            first = np.zeros(int(self._ends[-1]) + 1, np.int64)
+            first[1:][rows] = self._times[rows] <= np.repeat(timers, counts)
+            first = np.cumsum(first)
+            stops = self._next + first[self._ends] - first[self._next]
+        counts = stops - self._next
+        ids: Index = np.flatnonzero(counts)
+        rows = _ranges(self._next, counts)
+        if self._times is not None:
+            self.last[ids] = self._times[stops[ids] - 1]
+        self._next = stops
+        return ids, np.append(0, np.cumsum(counts[ids])), rows
+
+    def next_times(self) -> Index:
+        """The time of each key's next row, MAX_TIME where there is none."""
+        times = np.full(len(self._next), MAX_TIME, np.int64)
+        left = self._next < self._ends
+        times[left] = MIN_TIME if self._times is None else self._times[self._next[left]]
+        return times
+
+
+def _ranges(starts: Index, counts: Index) -> Index:
+    """The numbers from each start on, as many as its count."""
+    ends = np.cumsum(counts)
+    begins: Index = np.repeat(starts - ends + counts, counts) + np.arange(counts.sum())
+    return begins
 
 
 def beyond(due: DueTimers, step: EpochStep) -> Mask:

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import owned
+from headrace.arrays import Mask, owned
 from headrace.chunk import TIME
 from headrace.isolate import by_halving
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.keys import key_schema
 from headrace.ops.process.chunk_timers import (
     DueTimers,
+    RowsBetweenTimers,
     TimerRequest,
     TimersByKey,
     armed_within,
@@ -40,8 +41,10 @@ from headrace.ops.process.function import (
     KeyedProcess,
     own_attributes,
 )
+from headrace.ops.process.held_rows import HeldRows
 from headrace.ops.process.key_state import KeyState, Timers, seen_by_key
 from headrace.ops.process.rows_by_key import RowArranger, RowOrigins, RowsByKey
+from headrace.ops.row_buffer import passed_by
 from headrace.rows import fitted
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -106,6 +109,7 @@ class _KeyedCalls:
     method: str
     ids: np.ndarray  # of the keys
     starts: np.ndarray  # the first row of each key, and the end of all
+    places: np.ndarray  # the numbers of the rows among those of the epoch, or of the timers
     subject: pa.Table | pa.Array  # what the method is called with
     times: np.ndarray | None  # of the rows or timers; None without event time
     due: DueTimers | None  # None: rows
@@ -134,41 +138,78 @@ class _ChunkResult:
 class ChunkOperator(Operator):
     version = 3
 
-    def __init__(self, function: KeyedProcess, place: Place) -> None:
+    def __init__(self, function: KeyedProcess, place: Place, *, order: str = "") -> None:
+        self._held = HeldRows(place) if order else None
         self._function, self._schema, self._timed = function, place.output, place.timed
         self._by, self._key = list(place.key), key_schema(place.key, place.input)
         self._sides = type(function).sides()
         self._arranger = RowArranger(self._key, [place.key])
         self._values = KeyState(function, self._key)
         self._columns = ColumnState(function, self._values)
-        self._timers = Timers(type(function).timed(), self._key)
+        self._timers = Timers(type(function).timed(), self._key, ordered=bool(order))
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (*self._values.tables(), *self._timers.tables())
+        held = () if self._held is None else self._held.tables()
+        return (*self._values.tables(), *self._timers.tables(), *held)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        """With `order` the rows that the watermark has passed; without, none is late."""
+        return None if self._held is None else passed_by(rows, watermark)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         return seen_by_key(tables, self._by, self._key, since, until)
 
+    def side_views(self) -> Mapping[str, Sequence[str]]:
+        return {} if self._held is None else self._held.side_views()
+
+    def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        assert self._held is not None
+        return self._held.side_view(name, tables)
+
     def step(self, step: EpochStep) -> None:
-        work = self._arranger.arrange(step.inputs, self._timers.due(step))
-        timers = TimersByKey(work.timers, step)
-        if len(work.indexes):
-            (rows,) = step.inputs
-            self._run(self._rows(work, work.table(rows)), work, timers, step)
-        while (due := timers.next_round()) is not None:
-            count = np.arange(len(due.keys) + 1)
-            calls = _KeyedCalls("on_timer", due.keys, count, pa.array(due.times), due.times, due)
-            self._run(calls, work, timers, step)
+        if self._held is not None:
+            step.inputs = self._held.due(step.inputs, step)
+        limits = self._timers.limits(step)
+        work = self._arranger.arrange(step.inputs, self._timers.due(step, limits))
+        timers = TimersByKey(work.timers, limits)
+        times = work.hidden.column(TIME).to_numpy() if self._timed else None
+        turns = RowsBetweenTimers(work.starts, times)
+        while self._turn(turns, times, work, timers, step):
+            pass
         timers.store(self._timers, work.keys, step)
         self._values.expire_keys(step)
         self._timers.look_ahead(step)
+        if self._held is not None:
+            self._held.look_ahead(step)
 
-    def _rows(self, work: RowsByKey, rows: pa.Table) -> _KeyedCalls:
-        """The rows of the keys that have any; others have timers only."""
-        starts = np.array(work.starts, np.int64)
-        ids = np.flatnonzero(np.diff(starts))
-        times = work.hidden.column(TIME).to_numpy() if self._timed else None
-        return _KeyedCalls("on_chunk", ids, np.append(starts[ids], starts[-1]), rows, times, None)
+    def _turn(
+        self,
+        turns: RowsBetweenTimers,
+        times: np.ndarray | None,
+        work: RowsByKey,
+        timers: TimersByKey,
+        step: EpochStep,
+    ) -> bool:
+        """The rows of each key up to its next timer, then a timer of each key that is before its
+        next row; whether there were any."""
+        ids, starts, places = turns.take(timers.first_by_event(len(work)))
+        if len(ids):
+            (rows,) = step.inputs
+            subject = work.table(rows)
+            if len(places) < len(work.indexes):
+                subject = subject.take(pa.array(places))
+            own = None if times is None else times[places]
+            calls = _KeyedCalls("on_chunk", ids, starts, places, subject, own, None)
+            self._run(calls, work, timers, step)
+        due = timers.next_round(turns.next_times())
+        if due is not None:
+            if self._held is not None:  # in order nothing is emitted late
+                due.emits = np.maximum(due.times, turns.last[due.keys])
+            count = np.arange(len(due.keys) + 1)
+            at = pa.array(due.times)
+            calls = _KeyedCalls("on_timer", due.keys, count, count[:-1], at, due.times, due)
+            self._run(calls, work, timers, step)
+        return len(ids) > 0 or due is not None
 
     def _run(
         self, calls: _KeyedCalls, work: RowsByKey, timers: TimersByKey, step: EpochStep
@@ -179,7 +220,7 @@ class ChunkOperator(Operator):
         def failed(lo: int, hi: int, error: Exception) -> None:
             places = range(calls.starts[lo], calls.starts[hi])
             if calls.due is None:
-                records = [work.arrived(step.inputs, i) for i in places]
+                records = [work.arrived(step.inputs, int(calls.places[i])) for i in places]
             else:
                 due = calls.due
                 records = [work.blamed(int(due.keys[i]), int(due.times[i])) for i in places]
@@ -250,10 +291,10 @@ class ChunkOperator(Operator):
         step: EpochStep,
     ) -> pa.Table:
         """The rows with the hidden columns of the rows they came from, or of the timers."""
-        at = index + int(calls.starts[result.lo])
+        at = calls.places[index + int(calls.starts[result.lo])]
         if calls.due is None:
             return work.placed(table, RowOrigins(at.tolist(), []), step, self._timed)
-        ids, times, by_clock = calls.due.keys, calls.due.times, calls.due.by_clock
+        ids, times, by_clock = calls.due.keys, calls.due.emits, calls.due.by_clock
         timers = zip(ids.tolist(), times.tolist(), by_clock.tolist(), strict=True)
         firings = [(key_id, None if clock else time) for key_id, time, clock in timers]
         return work.placed(table, RowOrigins((-1 - at).tolist(), firings), step, self._timed)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import EpochStep
+from headrace.ops.process.due_timers import TimerLimits
 from headrace.ops.process.function import CLOCK, EVENT, HELD, KeyedProcess
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
@@ -244,20 +245,33 @@ Timer = tuple[int, int, int]  # key id, domain, time
 
 
 class Timers:
-    def __init__(self, used: bool, key: pa.Schema) -> None:
-        self._used, self._key = used, key
+    """With `ordered` a timer is due when the watermark has passed its time, as a row that is held
+    is; otherwise when the watermark has reached it."""
+
+    def __init__(self, used: bool, key: pa.Schema, *, ordered: bool = False) -> None:
+        self._used, self._key, self._ordered = used, key, ordered
 
     def tables(self) -> tuple[TableSpec, ...]:
         names = TABLES.values() if self._used else ()
         return tuple(TableSpec(n, self._key, pa.schema([]), timed=True) for n in names)
 
-    def due(self, step: EpochStep) -> pa.Table:
-        """Remove the timers that are due, at the end of the input all, and return them."""
+    def limits(self, step: EpochStep) -> TimerLimits:
+        """Up to which times timers are due: at the end of the input all are."""
+        if step.after >= MAX_TIME:
+            return TimerLimits(MAX_TIME, MAX_TIME, self._ordered)
+        passed = step.after
+        if self._ordered:  # a version of the program without order= may have come further
+            over = step.tables[TABLES[EVENT]].floor if self._used else MIN_TIME
+            passed = max(step.after, over) - 1
+        return TimerLimits(passed, step.clock, self._ordered)
+
+    def due(self, step: EpochStep, limits: TimerLimits) -> pa.Table:
+        """Remove the timers that are due, and return them."""
         due = [self._none()]
-        for domain, now in ((EVENT, step.after), (CLOCK, step.clock)):
+        for domain in TABLES:
             if self._used:
                 table = step.tables[TABLES[domain]]
-                limit = MAX_TIME if step.after >= MAX_TIME else now + 1
+                limit = min(limits.of(domain) + 1, MAX_TIME)
                 rows = table.scan(MIN_TIME, limit)
                 table.expire(limit)
                 kind = pa.array(np.full(rows.num_rows, domain, np.int32))
@@ -291,6 +305,7 @@ class Timers:
         if self._used:
             first = [step.tables[n].first_time() for n in TABLES.values()]
             step.next, step.wake = (MAX_TIME if t is None else t for t in first)
+            step.next += int(self._ordered and step.next < MAX_TIME)
 
 
 def seen_by_key(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrays import Mask
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
@@ -27,6 +28,7 @@ from headrace.ops.process.function import (
     KeyedProcess,
     own_attributes,
 )
+from headrace.ops.process.held_rows import HELD_ROWS, HeldRows, held_shape
 from headrace.ops.process.key_state import (
     KeyState,
     LoadedState,
@@ -39,6 +41,7 @@ from headrace.ops.process.operator_state import OperatorState, TaskValues
 from headrace.ops.process.rows_by_key import PLACE, RowArranger, RowsByKey, seen, spread_hashes
 from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, table_name
 from headrace.ops.process.state_kinds import ValueState
+from headrace.ops.row_buffer import passed_by
 from headrace.ops.tables import plain_view
 from headrace.reads import ignores
 from headrace.rows import collector_paused, row_copier, table_of
@@ -67,15 +70,22 @@ class ProcessOperator(Operator):
     version = 3
 
     def __init__(
-        self, function: KeyedProcess, names: Sequence[str], place: Place, *, together: bool = False
+        self,
+        function: KeyedProcess,
+        names: Sequence[str],
+        place: Place,
+        *,
+        together: bool = False,
+        order: str = "",
     ) -> None:
+        self._held = HeldRows(place) if order else None
         self._function, self._names, self._schema = function, names, place.output
         self._together = together
         self._timed, self._sides, self._by = place.timed, type(function).sides(), list(place.key)
         self._key = key_schema(place.key, place.input)
         self._arranger = RowArranger(self._key, place.keys)
         self._values = KeyState(function, self._key)
-        self._timers = Timers(type(function).timed(), self._key)
+        self._timers = Timers(type(function).timed(), self._key, ordered=bool(order))
         self._shared = SharedMaps(function, names, place.broadcast)
         self._operator = OperatorState(function)
         self.by_task, self._keyed = bool(self._operator), bool(place.key)
@@ -93,7 +103,12 @@ class ProcessOperator(Operator):
 
     def tables(self) -> tuple[TableSpec, ...]:
         by_key = (*self._values.tables(), *self._timers.tables())
-        return (*by_key, *self._shared.tables(), *self._operator.tables())
+        held = () if self._held is None else self._held.tables()
+        return (*by_key, *self._shared.tables(), *self._operator.tables(), *held)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        """With `order` the rows that the watermark has passed; without, none is late."""
+        return None if self._held is None else passed_by(rows, watermark)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """Without a key, rows are spread over the tasks, or are together in one."""
@@ -102,18 +117,22 @@ class ProcessOperator(Operator):
     @collector_paused()
     def step(self, step: EpochStep) -> None:
         inputs, control = self._shared.split(step.inputs)
+        inputs = inputs if self._held is None else self._held.due(inputs, step)
+        self._limits = self._timers.limits(step)
         work = self._arrange(inputs, step)
         maps = self._shared.apply(control, step) if self._has_work(work, control) else {}
         if len(work):
             self._calls(work, inputs, self._shared.guard(maps, step), step)
         self._values.expire_keys(step)
         self._timers.look_ahead(step)
+        if self._held is not None:
+            self._held.look_ahead(step)
 
     def _arrange(self, inputs: Sequence[pa.Table | None], step: EpochStep) -> RowsByKey:
         if not self._keyed:
             return self._arranger.arrange_unkeyed(inputs, BLOCK)
         held = self._values.keys(step) if self._every_key else None
-        return self._arranger.arrange(inputs, self._timers.due(step), held)
+        return self._arranger.arrange(inputs, self._timers.due(step, self._limits), held)
 
     def _has_work(self, work: RowsByKey, control: Sequence[pa.Table | None]) -> bool:
         return len(work) > 0 or any(rows is not None for rows in control)
@@ -141,6 +160,7 @@ class ProcessOperator(Operator):
                 block,
                 columns,
                 step,
+                self._limits,
                 self._values,
                 loaded.slice(first, len(block)),
                 self._copier,
@@ -243,9 +263,12 @@ class ProcessOperator(Operator):
 
     def side_views(self) -> Mapping[str, Sequence[str]]:
         shared = dict.fromkeys(type(self._function).shared, (KEY,))
-        return {**shared, **dict.fromkeys(self._operator.names, ("task",))}
+        held = {} if self._held is None else self._held.side_views()
+        return {**held, **shared, **dict.fromkeys(self._operator.names, ("task",))}
 
     def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        if self._held is not None and name in self._held.side_views():
+            return self._held.side_view(name, tables)
         if name in self._operator.names:
             return self._operator.one_value(name, tables)
         return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
@@ -272,10 +295,19 @@ class ProcessSpec(Spec):
     function: Any  # an instance of the user's KeyedProcess
     state: pa.Schema  # its declared values
     together: bool = False  # without a key: whether all rows go to one task
+    order: str = ""  # EVENT_TIME: rows are held until the watermark has passed them
 
     at_rest = "Process"
     kind = "process"
     spreads = True
+
+    @property
+    def has_late(self) -> bool:
+        return bool(self.order)
+
+    @property
+    def needs_time(self) -> bool:
+        return bool(self.order)
 
     @property
     def endless(self) -> bool:
@@ -288,7 +320,8 @@ class ProcessSpec(Spec):
     @property
     def by_event_time(self) -> bool:
         kind = type(self.function)
-        return kind.timed() or any(life_of(value) == "event" for value in kind._kept.values())
+        lives = {life_of(value) for value in kind._kept.values()}
+        return bool(self.order) or kind.timed() or "event" in lives
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -312,10 +345,12 @@ class ProcessSpec(Spec):
     def __str__(self) -> str:
         kind = type(self.function)
         every = ", cost of a batch grows with the keys held" if calls_every_key(kind) else ""
-        return f"{kind.__name__} over {', '.join(self.names)}{every}"
+        order = ", in the order of event time" if self.order else ""
+        return f"{kind.__name__} over {', '.join(self.names)}{order}{every}"
 
     def state_shape(self, place: Place) -> dict[str, Any]:
-        return {"kind": self.at_rest, **self.values_shape()}
+        shape = {"kind": self.at_rest, **self.values_shape()}
+        return {**shape, HELD_ROWS: held_shape(self.names, place)} if self.order else shape
 
     def values_shape(self) -> dict[str, Any]:
         """The values of its state, as plain JSON."""
@@ -329,8 +364,10 @@ class ProcessSpec(Spec):
 
     def operator(self, place: Place) -> Operator:
         if type(self.function).chunked():
-            return ChunkOperator(self.function, place)
-        return ProcessOperator(self.function, self.names, place, together=self.together)
+            return ChunkOperator(self.function, place, order=self.order)
+        return ProcessOperator(
+            self.function, self.names, place, together=self.together, order=self.order
+        )
 
 
 def life_of(declared: ValueState) -> str:

@@ -85,11 +85,12 @@ class RowsByKey:
                     every[place] = row
         return every
 
-    def rows_of_key(self, key_id: int, seen: Sequence[pa.Table | None], size: int) -> Iterator[Any]:
-        """The rows of a key, of which `size` are Python objects at a time."""
-        first, end = self.starts[key_id], self.starts[key_id + 1]
-        for lo in range(first, end, size):
-            hi = min(lo + size, end)
+    def rows_of_key(
+        self, key_id: int, indexes: range, seen: Sequence[pa.Table | None], size: int
+    ) -> Iterator[Any]:
+        """These rows of a key, of which `size` are Python objects at a time."""
+        for lo in range(indexes.start, indexes.stop, size):
+            hi = min(lo + size, indexes.stop)
             piece = RowsByKey(
                 self.keys.slice(key_id, 1),
                 self.hidden.slice(lo, hi - lo),

@@ -119,12 +119,15 @@ def histogram(
     high: float | None = None,
     error: float | None = None,
     size: int | str | None = None,
+    bounds: bool = False,
 ) -> Aggregate:
     """How values are distributed: a list of structs of low, high and count.
 
     With `low` and `high`, as many intervals of equal width between them, counted exactly, after one
     of what is below and before one of what is above. Without, as many intervals that hold about
-    equally many values each, within `error` of all values; see `approx_quantile`.
+    equally many values each, within `error` of all values; see `approx_quantile`. With `bounds` a
+    struct has least and most, too: at least so many values are from low to high, both included, and
+    at most so many are between them.
     """
     whole = isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MOST_BINS
     if not whole:
@@ -132,10 +135,10 @@ def histogram(
     if low is None and high is None:
         check_error("histogram", error, size)
         shares = tuple(i / bins for i in range(bins + 1))
-        sketch = Quantiles(shares, "buckets", error, bytes_of("histogram", size))
+        sketch = Quantiles(shares, "buckets", error, bytes_of("histogram", size), bounds)
         return _approximate("histogram", column, sketch)
-    if error is not None or size is not None:
-        fact = "histogram has low= and high=, and an error= or a size=, too"
+    if error is not None or size is not None or bounds:
+        fact = "histogram has low= and high=, and an error=, a size= or bounds=, too"
         raise _wrong(fact, "Leave them out: intervals of equal width are counted exactly.")
     if not (_is_number(low) and _is_number(high) and low < high):  # type: ignore[operator]
         fact = f"histogram has low={low!r} and high={high!r}"
@@ -221,7 +224,7 @@ def sample(
 
     Each row has the same chance, or with `weight`, rows are drawn one after the other with chances
     in proportion to it; nulls, and rows without a positive weight, are not drawn. The same rows
-    are drawn again when a job replays its input; another `seed` draws others.
+    are drawn again when a job replays its input; another `seed`, or another step, draws others.
     """
     _check_count("sample", "k", k)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:

@@ -33,6 +33,7 @@ Doubles = npt.NDArray[np.float64]
 
 DEFAULT_ERROR = 0.01
 _SMALLEST, _LARGEST = 8, 65_535  # k that the library takes
+_BOUNDED_BUCKET = pa.struct([*BUCKET, ("least", pa.int64()), ("most", pa.int64())])
 _BOUNDED = pa.struct([("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
 
 
@@ -94,7 +95,9 @@ class Quantiles(Sketch[kll.KllSketches]):
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
-        one = BUCKET if self.shape == "buckets" else _BOUNDED if self.bounds else pa.float64()
+        if self.shape == "buckets":
+            return pa.list_(_BOUNDED_BUCKET if self.bounds else BUCKET)
+        one = _BOUNDED if self.bounds else pa.float64()
         return one if self.shape == "one" else pa.list_(one)
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
@@ -207,11 +210,20 @@ class Quantiles(Sketch[kll.KllSketches]):
         return parts[0] if self.shape == "one" else _lists(parts, total > 0)
 
     def _buckets(self, edges: list[pa.Array], total: Index) -> pa.Array:
+        """With bounds: `least` values are within the closed interval, `most` within the open one,
+        so that both hold however many values are equal to an edge."""
         ends = [np.rint(share * total).astype(np.int64) for share in self.shares]
-        numbers = [array(b - a, pa.int64()) for a, b in pairwise(ends)]
+        columns: list[tuple[Index, ...]] = [(b - a,) for a, b in pairwise(ends)]
+        kind = BUCKET
+        if self.bounds:
+            off = np.ceil(2 * library.kll_error(self.k) * total).astype(np.int64)
+            kind = _BOUNDED_BUCKET
+            columns = [(n, np.maximum(n - off, 0), np.minimum(n + off, total)) for (n,) in columns]
         parts = [
-            pa.StructArray.from_arrays(list(three), fields=list(BUCKET))
-            for three in zip(edges, edges[1:], numbers, strict=False)
+            pa.StructArray.from_arrays(
+                [low, high, *(array(n, pa.int64()) for n in numbers)], fields=list(kind)
+            )
+            for low, high, numbers in zip(edges, edges[1:], columns, strict=False)
         ]
         return _lists(parts, total > 0)
 

@@ -1,9 +1,9 @@
 """sample: so many rows drawn at random, each with the same chance, or with one by its weight.
 
-Every row gets a random number from its place in the input (event time, split, offset) and the seed:
-the rows with the smallest numbers are the sample. So a replay draws the same rows, and a sample
-merged of partials is the sample of all rows, to the last byte. With weights the number is
-exponential, divided by the weight (Efraimidis and Spirakis).
+Every row gets a random number from its place in the input (event time, split, offset), the name of
+the step and the seed: the rows with the smallest numbers are the sample. So a replay draws the
+same rows, and a sample merged of partials is the sample of all rows, to the last byte. With weights
+the number is exponential, divided by the weight (Efraimidis and Spirakis).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, doubles, flat, floats, integers, valid
-from headrace.hashing import hash_keys
+from headrace.hashing import hash_keys, seed_of
 from headrace.ops.agg.base import Arguments, UnsuitableType
-from headrace.ops.agg.order import sorted_by
+from headrace.ops.agg.order import repeats
 from headrace.ops.agg.ordered import lists_of
 from headrace.ops.agg.plain import numeric
 from headrace.ops.agg.span import stretches
@@ -44,6 +44,7 @@ class Drawn:
 class Reservoir(Sketch[Drawn]):
     k: int = 1
     seed: int = 0
+    step: str = ""  # its name: two steps draw independently of each other
 
     ordered = True
 
@@ -106,8 +107,8 @@ class Reservoir(Sketch[Drawn]):
     def _draws(self, rows: Arguments) -> Draws:
         """The random number of each row; infinite for rows that cannot be drawn."""
         place = [integers(column) for column in rows.order.columns]
-        seeds = np.full(rows.count, self.seed)
-        parts = [*place, _repeats(place), seeds]
+        seeds = np.full(rows.count, seed_of(self.seed, self.step))
+        parts = [*place, repeats(place), seeds]
         bits = hash_keys([pa.array(part) for part in parts]) >> np.uint64(11)
         uniform = (bits.astype(np.float64) + 0.5) * 0.5**53
         present = valid(rows.column)
@@ -119,17 +120,3 @@ class Reservoir(Sketch[Drawn]):
 
     def result(self, columns: Sequence[Column]) -> Column:
         return flat(columns[0])
-
-
-def _repeats(place: Sequence[Index]) -> Index:
-    """Of rows that are made of one row of input, as by explode: 0, 1, 2, ..."""
-    order = sorted_by(list(place))
-    fresh = np.ones(len(order), np.bool_)
-    if len(order):
-        fresh[1:] = False
-        for part in place:
-            fresh[1:] |= np.diff(part[order]) != 0
-    starts = np.flatnonzero(fresh)
-    out = np.empty(len(order), np.int64)
-    out[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    return out

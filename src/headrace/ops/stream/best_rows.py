@@ -10,7 +10,7 @@ the newer replaces the older.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class Best(Spec):
     each: tuple[str, ...] = ()  # what distinguishes the results of a window
     again: bool = False  # a result may come again
     seed: int = 0
+    step: str = ""  # of a sample
     types: tuple[tuple[str, str], ...] = ()
 
     needs_time = True
@@ -63,6 +64,9 @@ class Best(Spec):
         }
         shape |= {"each": [*self.each], "again": self.again, "seed": self.seed}
         return {**shape, "columns": [list(pair) for pair in self.types]}
+
+    def for_step(self, name: str) -> Best:
+        return replace(self, step=name) if self.by is None else self
 
     @property
     def compares(self) -> tuple[str, ...]:
@@ -94,7 +98,8 @@ class _BestOperator(Operator):
         """Of rows that cannot be replaced, only the best travel."""
         rows = self._keys.hashed(rows)
         if self._spec.by is None:
-            rows = rows.append_column(_WORTH, pa.array(place_hashes(rows, self._spec.seed)))
+            worth = place_hashes(rows, self._spec.seed, self._spec.step)
+            rows = rows.append_column(_WORTH, pa.array(worth))
         if self._spec.again:
             return rows
         return self._cut(rows, self._marks(rows), self._keys.of(rows), self._by(rows))

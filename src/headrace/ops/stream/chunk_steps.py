@@ -6,7 +6,7 @@ row it came from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import pyarrow.types as pt
 
 from headrace.arrays import Index, integers
 from headrace.chunk import OFFSET, SOURCE, TIME, visible
-from headrace.hashing import Hashes, hash_keys
+from headrace.hashing import Hashes, hash_keys, seed_of
+from headrace.ops.agg.order import repeats
 from headrace.ops.contract import ChunkSpec
 
 
@@ -71,25 +72,21 @@ def is_array(t: pa.DataType) -> bool:
 
 # A hash of where each row came from: samples go by it, so that a replay takes the same rows.
 #
-# Rows from one record have one place. The place of a computed row is its key and time; a row
-# that has lost these is known by its values.
+# Rows from one record have one place, and are numbered in it. The place of a computed row is its
+# key and time; a row that has lost these is known by its values.
 
 
-def place_hashes(rows: pa.Table, seed: int) -> Hashes:
-    """One hash per row, evenly spread; another seed gives other ones."""
-    columns = [_seed(rows.num_rows, seed)]
+def place_hashes(rows: pa.Table, seed: int, step: str) -> Hashes:
+    """One hash per row, evenly spread; another seed, or another step, gives other ones."""
+    columns = [pa.array(np.full(rows.num_rows, seed_of(seed, step)))]
     if OFFSET in rows.column_names:
         sources = _sources(rows)
         times = integers(rows.column(TIME)) if TIME in rows.column_names else sources
-        columns += [pa.array(sources), rows.column(OFFSET)]
-        columns += [pa.array(np.where(sources < 0, times, 0))]
+        place = [sources, integers(rows.column(OFFSET)), np.where(sources < 0, times, 0)]
+        columns += [pa.array(part) for part in (*place, repeats(place))]
     else:
         columns += [c for c in visible(rows).columns if not pt.is_nested(c.type)]
     return hash_keys(columns, rows.num_rows)
-
-
-def _seed(count: int, seed: int) -> pa.Array:
-    return pa.array(np.full(count, seed, np.int64))
 
 
 def _sources(rows: pa.Table) -> Index:
@@ -110,6 +107,7 @@ class Share(ChunkSpec):
 
     fraction: float
     seed: int
+    step: str = ""
 
     kind = "sample"
 
@@ -120,10 +118,13 @@ class Share(ChunkSpec):
     def chosen_by(self) -> str:
         return f" by seed {self.seed}" if self.seed else ""
 
+    def for_step(self, name: str) -> Share:
+        return replace(self, step=name)
+
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
         """The rows of a chunk that are sampled; none fails."""
         limit = round(self.fraction * _ALL)
         if limit >= _ALL:
             return chunk, []
-        sampled = place_hashes(chunk, self.seed) < np.uint64(limit)
+        sampled = place_hashes(chunk, self.seed, self.step) < np.uint64(limit)
         return chunk.filter(pa.array(sampled)), []

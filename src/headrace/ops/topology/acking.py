@@ -31,8 +31,8 @@ class Unacked:
 class AckingCollector(Collector):
     """What a bolt with `acks = True` emits, acks and fails by."""
 
-    __slots__ = ("_acked", "_anchored", "_returned", "_schemas", "_theirs", "before",
-                 "failed_here", "released", "repeated", "unacked")  # fmt: skip
+    __slots__ = ("_acked", "_anchored", "_longer", "_returned", "_schemas", "_theirs", "before",
+                 "failed_here", "longer", "released", "repeated", "unacked")  # fmt: skip
 
     def __init__(self, *args: Any, schemas: dict[str, pa.Schema]) -> None:
         super().__init__(*args)
@@ -42,6 +42,7 @@ class AckingCollector(Collector):
         self._anchored: list[tuple[str, Any, frozenset[str]]] = []
         self._acked: set[str] = set()
         self._theirs: dict[str, str] = {}  # other tuples that the call failed, and why
+        self._longer: set[str] = set()  # tuples whose time begins again
         self._returned: tuple[str | None, Tables] | None = None
         # of all calls
         self.unacked: dict[str, Unacked] = {}
@@ -51,6 +52,7 @@ class AckingCollector(Collector):
         # counts, and how many came after one
         self.before: dict[tuple[int, str], str | None] = {}
         self.repeated = 0
+        self.longer: set[tuple[int, str]] = set()  # of earlier epochs, by tasks and ids
 
     def emit(self, values: Any, stream: str = DEFAULT, anchors: Any = None) -> None:
         """Emit a tuple, anchored to this one (`anchors=tup`), or to nothing."""
@@ -77,6 +79,10 @@ class AckingCollector(Collector):
             self._failed = str(reason)
         else:
             self._theirs[id] = str(reason)
+
+    def reset_timeout(self, tup: Any) -> None:
+        """The time within which a tuple must be acked begins again, with the epoch."""
+        self._longer.add(self._id_of(tup))
 
     def _id_of(self, tup: Any) -> str:
         if isinstance(tup, str):
@@ -124,6 +130,8 @@ class AckingCollector(Collector):
                 self._settle_before(id, reason)
             else:
                 self.failed_here.append((known.place, id, reason))
+        self.longer |= {(self.key, id) for id in self._longer if id not in self.unacked}
+        self.longer.discard((self.key, own or ""))
         if own is not None and own not in self._acked:
             self.unacked[own] = Unacked(self.place, held)
 
@@ -140,7 +148,7 @@ class AckingCollector(Collector):
 
     def clear(self) -> None:
         super().clear()
-        self._anchored, self._acked, self._theirs = [], set(), {}
+        self._anchored, self._acked, self._theirs, self._longer = [], set(), {}, set()
         self._returned = None
 
 

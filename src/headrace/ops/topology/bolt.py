@@ -155,6 +155,9 @@ class Collector(Call):
     def ack(self, tup: Any) -> None:
         """The tuple is processed. Only a bolt that says `acks = True` must say so."""
 
+    def reset_timeout(self, tup: Any) -> None:
+        """Nothing: no tuple waits for an ack. It is there for programs that say it."""
+
     def fail(self, tup: Any, reason: str = "failed by its bolt") -> None:
         """The tuple cannot be processed now: nothing that was done for it in this call counts."""
         self._failed = str(reason)

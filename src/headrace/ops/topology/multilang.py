@@ -38,6 +38,7 @@ from headrace.ops.topology.multilang_json import (
 )
 from headrace.ops.topology.multilang_process import (
     LOG,
+    SAID,
     Child,
     ChildError,
     close_children,
@@ -261,9 +262,11 @@ class ShellBoltOperator(BoltOperator):
             try:
                 child = running(key, lambda: Child(who, command, self._setup(task)))
                 try:
-                    self._take_idle(child)
+                    if child.ids:  # what a new one emits belongs to its first batch
+                        self._take_idle(child)
                     batch = TupleBatch(child, texts, self._streams(), type(bolt).direct)
                     batch.run()
+                    self._take_idle(child)
                     return batch, self._tables(batch)
                 except BaseException as error:
                     forget(key)
@@ -282,7 +285,7 @@ class ShellBoltOperator(BoltOperator):
         """What came between two batches belongs to none: a tuple would be lost in a crash."""
         for message in child.idle_messages():
             command = message.get("command")
-            if command in ("log", "error"):
+            if command in SAID:
                 child.log(message)
             elif command == "emit":
                 raise StepError(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from headrace.ops.topology.bolt import DEFAULT
-from headrace.ops.topology.multilang_process import Child, ChildError, Exchange, encode, shown
+from headrace.ops.topology.multilang_process import SAID, Child, ChildError, Exchange, encode, shown
 
 HEARTBEAT = "__heartbeat"
 _NO_TASK_IDS = encode([])  # which tasks read a tuple is decided after it was emitted
@@ -42,7 +42,7 @@ class TupleBatch:
                 self._emit(message)
             elif command == "ack" or command == "fail":
                 self._settle(message, command)
-            elif command == "log" or command == "error":
+            elif command in SAID:
                 self._child.log(message)
                 if command == "error":
                     self._last_error = str(message.get("msg"))

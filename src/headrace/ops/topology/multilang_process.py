@@ -32,14 +32,9 @@ from headrace.ops.calls.resource import Resource
 from headrace.ops.topology.multilang_command import Command
 
 LOG = logging.getLogger("headrace.multilang")
-_LEVELS = (
-    logging.DEBUG,
-    logging.DEBUG,
-    logging.INFO,
-    logging.WARNING,
-    logging.ERROR,
-)  # Storm's 0-4
-_END = b"\nend\n"
+SAID = ("log", "error", "metrics")  # commands that are logged
+_LEVELS = (10, 10, 20, 30, 40)  # of logging, for Storm's 0-4: trace, debug, info, warn, error
+_END, _CRLF = b"\nend\n", b"\r\n"
 _PIECE = 1 << 16  # bytes that are read or written at a time: what a pipe holds
 _LONGEST = 64 << 20  # bytes of a message
 _SHOWN = 200  # characters of a message in an error
@@ -76,6 +71,7 @@ class Child:
         _show_log()
         self.who, self.command, self.ids = who, command, 0
         self._received, self._searched = bytearray(), 0  # so far there is no end of a message
+        self._whole = deque[bytes]()  # messages that nobody has taken yet
         self.answers = deque[bytes]()  # that it waits for, and goes on waiting for in a next batch
         self.sending = memoryview(b"")
         self.deaf = False  # it has closed its input
@@ -104,18 +100,21 @@ class Child:
         for message in talk.messages(lambda: 'its handshake: the answer {"pid": ...}'):
             if type(message.get("pid")) is int:
                 return
-            if message.get("command") not in ("log", "error"):
+            if message.get("command") not in SAID:
                 raise self.error(f"answered the handshake with {shown(message)}, not with its pid")
             self.log(message)
 
     # what it says
 
     def log(self, message: Mapping[str, Any]) -> None:
-        """A `log` or `error` message of its own, with its level."""
-        level, error = message.get("level", 2), message["command"] == "error"
+        """What it says with its level; a metric is logged, too."""
+        level, command = message.get("level", 2), message["command"]
         known = type(level) is int and 0 <= level < len(_LEVELS)
-        LOG.log(logging.ERROR if error else _LEVELS[level] if known else logging.INFO,
-                "%s: %s", self.who, message.get("msg"))  # fmt: skip
+        text = message.get("msg")
+        if command == "metrics":
+            text = f"metric {message.get('name')} {shown(message.get('params'))}"
+        LOG.log(logging.ERROR if command == "error" else _LEVELS[level] if known else logging.INFO,
+                "%s: %s", self.who, text)  # fmt: skip
 
     def _log_lines(self) -> None:
         assert self._process.stderr is not None
@@ -133,13 +132,13 @@ class Child:
     # messages
 
     def parsed(self) -> Iterator[Any]:
-        """The messages that have come, in order."""
+        """The messages that have come, in order; those that are not taken come next time."""
         end = self._received.rfind(_END, self._searched)
         if end >= 0:
-            whole = bytes(self._received[:end])
+            self._whole += bytes(self._received[:end]).split(_END)
             del self._received[: end + len(_END)]
-            for part in whole.split(_END):
-                yield self._message(part)
+        while self._whole:
+            yield self._message(self._whole.popleft())
         self._searched = max(0, len(self._received) - len(_END))
         if len(self._received) > _LONGEST:
             raise self.error(f'wrote {len(self._received):,} bytes without a line "end"')
@@ -158,7 +157,10 @@ class Child:
         """Take what it has written, without waiting; False at its end."""
         with suppress(BlockingIOError):
             data = os.read(self._out, _PIECE)
+            begins = max(0, len(self._received) - 1)
             self._received += data
+            if self._received.find(_CRLF, begins) >= 0:  # no JSON text has one
+                self._received, self._searched = self._received.replace(_CRLF, b"\n"), 0
             return bool(data)
         return True
 
@@ -183,6 +185,7 @@ class Child:
 
     def idle_messages(self) -> Iterator[Any]:
         """What it has written between two batches."""
+        yield from self.parsed()
         while self.wait(False, 0)[0]:
             going_on = self.receive()
             yield from self.parsed()
@@ -217,6 +220,13 @@ class Child:
             self._process.stdin.close()  # type: ignore[union-attr]
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE)
+        with suppress(ChildError, OSError):
+            for message in self.idle_messages():
+                if message.get("command") == "emit":
+                    LOG.error(
+                        "%s: emitted %s after its last batch, which belongs to none: it is lost",
+                        self.who, shown(message.get("tuple")),
+                    )  # fmt: skip
         self.kill()
 
     def kill(self) -> None:
@@ -263,6 +273,7 @@ class Exchange:
     def messages(self, waits_for: Callable[[], str]) -> Iterator[dict[str, Any]]:
         """The messages as they come; leave the loop when there will be no more."""
         child, timeout = self._child, self._child.command.timeout / 1_000
+        yield from child.parsed()
         while True:
             left = self.since + timeout - time.monotonic()
             if left <= 0:

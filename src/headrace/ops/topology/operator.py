@@ -229,22 +229,25 @@ class BoltOperator(ProcessOperator):
         for stream, rows, place in call.released:
             origins = RowOrigins([place] * rows.num_rows, [])
             self._emit(stream, block.rows.placed(rows, origins, step, self._timed), step)
-        for one in self._earlier(call, step):
+        for one in self._earlier(list(call.before), call.repeated, step):
             why = call.before[one.task, one.id]
             if why is not None:
                 yield waiting.failed(one, TupleFailedError(why), step)
                 continue
             for stream, rows in waiting.emitted(one, self._emitted, step):
                 self._emit(stream, rows, step)
+        for one in self._earlier(sorted(call.longer - call.before.keys()), 0, step):
+            yield waiting.unacked(one, step)
 
-    def _earlier(self, call: AckingCollector, step: EpochStep) -> list[Waiting]:
+    def _earlier(
+        self, sought: list[tuple[int, str]], repeated: int, step: EpochStep
+    ) -> list[Waiting]:
         """Tuples of earlier epochs that wait for an ack; an ack of any other changes nothing."""
-        sought = list(call.before)
         keys = pa.array([key for key, _ in sought], pa.int64())
         hashes = hash_keys([keys], len(keys)).tolist() if sought else []
         full = [(h, key, id) for h, (key, id) in zip(hashes, sought, strict=True)]
         found = self._waiting.take(full, step)
-        if without := len(sought) - len(found) + call.repeated:
+        if without := len(sought) - len(found) + repeated:
             step.counts["acks without effect"] += without
         return found
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import LogError
-from headrace.log import group as module
-from headrace.log.group import GroupCommit
+from headrace.log import group_commit as module
+from headrace.log.group_commit import GroupCommit
 from headrace.log.lock import locked
 
 
@@ -29,10 +29,11 @@ def run_together(group: GroupCommit[int, int], items: list[int]) -> dict[int, ob
 
     threads = [threading.Thread(target=run, args=(i,)) for i in items]
     group._busy = True
-    for thread in threads:
-        thread.start()
-    while len(group._waiting) < len(items):
-        os.sched_yield()
+    with group._leading:  # else one that has waited for a while leads
+        for thread in threads:
+            thread.start()
+        while len(group._waiting) < len(items):
+            os.sched_yield()
     group._hand_over()
     for thread in threads:
         thread.join()
@@ -163,12 +164,13 @@ def _interrupted_at(interrupt: _Interrupt, done: list[int], first: bool):
 
     group._busy = True
     threads = []
-    for item in (1, 2, 3) if first else (2, 3, 1):
-        threads.append(threading.Thread(target=run, args=(item,), daemon=True))
-        before = len(group._waiting)
-        threads[-1].start()
-        while len(group._waiting) == before and threads[-1].is_alive():
-            os.sched_yield()
+    with group._leading:  # else one that has waited for a while leads
+        for item in (1, 2, 3) if first else (2, 3, 1):
+            threads.append(threading.Thread(target=run, args=(item,), daemon=True))
+            before = len(group._waiting)
+            threads[-1].start()
+            while len(group._waiting) == before and threads[-1].is_alive():
+                os.sched_yield()
     group._hand_over()
     threads.append(threading.Thread(target=run, args=(4,), daemon=True))
     threads[-1].start()
