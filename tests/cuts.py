@@ -654,6 +654,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "testing.output_suite": {
         "MANY": "rows that the suite writes at once",
+        "OutputSuite.stops": "how many points the suite tries",
         "OutputSuite.stops_inside": "how many points the suite tries",
         "OutputSuite.crashes_inside": "how much a test tries",
         "_EVERY": "how much a test tries",

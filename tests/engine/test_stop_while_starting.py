@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone(lat
     with pytest.raises(KeyboardInterrupt):
         interrupts.uninterrupted(work, undone.set)
     assert ended.is_set()
+
+
+def test_a_start_that_ends_while_the_wait_for_it_runs_out_has_succeeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class RunsOut(threading.Event):
+        """Time is up in its first wait, and meanwhile the thread ends."""
+
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            for thread in threading.enumerate():
+                if thread.name == "headrace-start":
+                    thread.join()
+            return self.is_set() and self.waits > 1
+
+    patched = SimpleNamespace(**{**vars(threading), "Event": RunsOut})
+    monkeypatch.setattr(interrupts, "threading", patched)
+    undone: list[int] = []
+    started = interrupts.uninterrupted(lambda: "started", lambda: undone.append(1))
+    assert (started, undone) == ("started", [])
 
 
 def test_nothing_begins_after_a_start_was_abandoned() -> None:

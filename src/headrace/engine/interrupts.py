@@ -132,7 +132,8 @@ def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:
     try:
         thread.start()
         while not over.wait(0.2):
-            if not thread.is_alive():  # it could not even begin
+            # It could not even begin, unless it has ended since the wait ran out.
+            if not thread.is_alive() and not over.is_set():
                 raise RunError(
                     "HR-RUN-001",
                     "Spark has gone while a job was starting",
