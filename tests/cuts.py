@@ -21,6 +21,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 # module (without "headrace."): {name: the least that it may be}
 CUTS: dict[str, dict[str, int]] = {
     "cli.topic_lines": {"_READ": 1},
+    "connect.delta": {"_SYNCS": 1},
     "connect.sql_duckdb": {"_BATCH": 1},
     "connect.sql_sqlite": {"_BATCH": 1},
     "driver.commit": {"_TIDY_EVERY": 1},

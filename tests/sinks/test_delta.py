@@ -346,12 +346,27 @@ KINDS = schema_of(
 )
 
 
+def test_files_of_ours_beside_those_of_the_library_are_found_by_any_condition(tmp_path):
+    rows = [{"i": 2, "f": 2.5, "s": "b" * 40}, {"i": None, "f": None, "s": None}]
+    sink = made(opened(tmp_path, KINDS))
+    put(sink, 0, pa.Table.from_pylist(rows, KINDS))
+    write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows, KINDS), mode="append")
+    there = DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset()
+    for name, value in rows[0].items():
+        for wanted in (ds.field(name) == value, ds.field(name).is_null()):
+            assert there.to_table(filter=wanted).num_rows == 2
+
+
+TEXTED = schema_of("i bigint, s string, a date, l array<int>")
+_GREAT = st.sampled_from(["", "a" * 32, "b" * 5_000, "a" * 31 + chr(0x10FFFF), chr(0x10FFFF) * 40])
+
+
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_what_the_log_says_of_files_hides_no_row_from_a_filter(tmp_path_factory, data):
     """Read with conditions by the library, which leaves files out by what the log says."""
     numbers = st.one_of(st.none(), st.integers(-5, 5))
-    texts = st.one_of(st.none(), st.text(max_size=40))
+    texts = st.one_of(st.none(), st.builds(str.__add__, _GREAT, st.text(max_size=40)))
     floats = st.one_of(st.none(), st.floats(width=32))
     days = st.one_of(st.none(), st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)))
     row = st.fixed_dictionaries({
@@ -359,12 +374,12 @@ def test_what_the_log_says_of_files_hides_no_row_from_a_filter(tmp_path_factory,
         "a": days, "l": st.one_of(st.none(), st.lists(numbers, max_size=2)),
         "r": st.one_of(st.none(), st.fixed_dictionaries({"a": numbers, "i": texts})),
     })  # fmt: skip
-    place = tmp_path_factory.mktemp("filters")
-    sink, every = made(opened(place, KINDS)), []
+    place, schema = tmp_path_factory.mktemp("filters"), data.draw(st.sampled_from([KINDS, TEXTED]))
+    sink, every = made(opened(place, schema)), []
     for epoch in range(2):
         drawn = data.draw(st.lists(row, min_size=1, max_size=4))
         every += drawn
-        put(sink, epoch, pa.Table.from_pylist(drawn, KINDS))
+        put(sink, epoch, pa.Table.from_pylist(drawn, schema))
     there = DeltaTable(str(place / "t"))
     for name in ("i", "s", "a"):
         for value in {r[name] for r in every if r[name] is not None}:

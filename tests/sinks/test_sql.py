@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import hashlib
 import json
 import os
 import random
 import signal
+import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +209,25 @@ def test_another_content_of_the_same_epoch_is_noticed(tmp_path):
     assert refusal(sink.publish, 0, others, ALONE).code == "HR-OUTPUT-013"
     assert refusal(sink.check_same, 0, others).code == "HR-OUTPUT-013"
     sink.check_same(0, staged)
+    assert out.rows() == [(1, "a")]
+
+
+def test_an_epoch_that_an_earlier_release_recorded_is_told_from_another(tmp_path):
+    out = output(tmp_path, "sqlite", Output, KEYED)
+    sink = made(out.open())
+    staged = publish(sink, 0, [{"k": 1, "v": "a"}])
+    others = in_flight(sink.stage(pa.table({"k": [2], "v": ["b"]}, KEYED), 0, "other"))
+    of_rows = hashlib.sha256()  # what it recorded: a checksum of the rows, not of their files
+    for values in (pa.array([1]), pa.array(["a"])):
+        of_rows.update(pa.record_batch([values], names=["x"]).serialize())
+    earlier = "UPDATE headrace_epochs SET checksum = ?", [of_rows.hexdigest()[:32]]
+    with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as base, base:
+        assert base.execute(*earlier).rowcount == 1
+
+    sink.publish(0, staged, ALONE)
+    sink.check_same(0, staged)
+    assert refusal(sink.publish, 0, others, ALONE).code == "HR-OUTPUT-013"
+    assert refusal(sink.check_same, 0, others).code == "HR-OUTPUT-013"
     assert out.rows() == [(1, "a")]
 
 

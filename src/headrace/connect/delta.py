@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from headrace.connect.extras import needed
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9a-zA-Z-]+)*\.(parquet|json)")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOG = "_delta_log"
+_SYNCS = 8  # files that are synced at a time
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
@@ -224,18 +226,17 @@ class DeltaPlace:
         """Make commits and the files they added durable: the library leaves that to the system."""
         if self.local is None:
             return
-        folders = {self.local / _LOG}
+        paths = []
         for version in range(first, last + 1):
-            paths = [self.local / _commit(version)]
+            paths.append(self.local / _commit(version))
             for action in self.commit(version) or ():
                 added = action.get("add") or action.get("cdc")
                 if added is not None and not _SCHEME.match(added["path"]):
                     paths.append(self.local / unquote(added["path"]))
-            for path in paths:
-                _sync_file(path)
-                folders |= {path.parent, self.local}
-        for folder in folders:
-            files.sync_folder(folder)
+        folders = {self.local, self.local / _LOG, *(path.parent for path in paths)}
+        with ThreadPoolExecutor(_SYNCS) as threads:  # a disk syncs many at a time
+            list(threads.map(_sync_file, paths))
+            list(threads.map(files.sync_folder, folders))
 
 
 def _sync_file(path: Path) -> None:

@@ -14,9 +14,10 @@ delivers several outputs at once is a `StagedSink`, which publishes as it likes.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 import pyarrow as pa
 
@@ -144,6 +145,8 @@ class StagedSink(Sink):
 class DeliveredSink(StagedSink):
     """Delivers the rows of an epoch at once, each output for itself."""
 
+    _digest = ""  # of what is being delivered
+
     @abstractmethod
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         """Make the rows visible, all or none of them, and record the epoch of the producer.
@@ -159,6 +162,7 @@ class DeliveredSink(StagedSink):
         rows = pa.concat_tables(self._staging.read_all(staged))
         point("sink.publish.read")
         writer.check()
+        self._digest = digest(staged)
         self.deliver(rows, producer, epoch)
         point("sink.publish.appended")
 
@@ -173,6 +177,12 @@ class UnrecordedSink(DeliveredSink):
 
     def producers(self) -> Mapping[str, int]:
         return {}
+
+
+def digest(staged: Sequence[Reference]) -> str:
+    """What tells the rows of an epoch from others."""
+    parts = [f"{r['rows']}/{r['bytes']}/{r['crc']}" for r in staged]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
 def within(producer: str, timeline: str) -> str:

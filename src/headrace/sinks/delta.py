@@ -36,10 +36,10 @@ from headrace.sinks.contract import (
     Timelines,
     refuse_unknown,
 )
-from headrace.sinks.delivered import within
+from headrace.sinks.delivered import digest, within
 from headrace.sinks.delta_files import PATH, DataFiles, takes_files
 from headrace.sinks.durable import check_writable, noted
-from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, digest, texts
+from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
 
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")  # texts that the library stores as null in partitions

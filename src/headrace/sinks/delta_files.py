@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import OutputError
@@ -40,6 +41,7 @@ PATH = "path"  # of a reference: what the file will be called in the table
 _NAME = re.compile(r"part-[0-9a-f]{32}\.parquet")
 _FEATURES = {"appendOnly", "invariants"}  # of tables, which ask no more of who appends
 _LONGEST = 32  # characters of a text that is noted as the least or greatest of its file
+_LAST = chr(0x10FFFF)
 
 
 def takes_files(table: Any) -> bool:
@@ -134,35 +136,61 @@ def _check_settled(source: Path, target: Path, size: int, crc: int) -> None:
 
 
 def statistics(path: Path) -> dict[str, Any]:
-    """Counts, and the least and greatest value of columns for which the protocol is exact."""
-    least, greatest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+    """The number of rows; and of every column how many are null and between what the others are.
+
+    Of every column or of none: beside files that somebody else has described, the library takes
+    what is not said of a column for null, and leaves out files with rows that were asked for.
+    """
     with pq.ParquetFile(path) as file:
-        about = file.metadata
-        for i in range(about.num_columns):
-            name = about.schema.column(i).path
-            if file.schema_arrow.get_field_index(name) < 0:
-                continue  # a field within a column
-            groups = [about.row_group(g).column(i).statistics for g in range(about.num_row_groups)]
-            if not all(g is not None and g.has_null_count for g in groups):
-                continue
-            nulls[name] = sum(g.null_count for g in groups)
-            kind = file.schema_arrow.field(name).type
-            known = [g for g in groups if g.has_min_max]
-            if known and all(g.has_min_max or not g.num_values for g in groups):
-                low = _text(min(g.min for g in known), kind)
-                high = _text(max(g.max for g in known), kind)
-                if low is not None and high is not None:
-                    least[name], greatest[name] = low, high
-        rows = about.num_rows
-    return {"numRecords": rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+        rows, schema = file.metadata.num_rows, file.schema_arrow
+        columns = [f for f in schema if not _undescribed(f.type)]
+        if not all(_exact(f.type) for f in columns):
+            return {"numRecords": rows}
+        found = {f.name: _bounds(file, f.name) for f in columns}
+    some = {name: bounds for name, bounds in found.items() if bounds[0] < rows}
+    return {
+        "numRecords": rows,
+        "minValues": {name: _least(low) for name, (_, low, _) in some.items()},
+        "maxValues": {name: _greatest(high) for name, (_, _, high) in some.items()},
+        "nullCount": {name: nulls for name, (nulls, _, _) in found.items()},
+    }
 
 
-def _text(value: Any, kind: pa.DataType) -> Any:
-    """A value as the log has it; None if it is left out there."""
-    if pa.types.is_integer(kind):
-        return int(value)
-    if pa.types.is_string(kind):
-        return value if isinstance(value, str) and len(value) <= _LONGEST else None
-    if pa.types.is_date(kind) and isinstance(value, dt.date):
-        return value.isoformat()
-    return None
+def _bounds(file: pq.ParquetFile, name: str) -> tuple[int, Any, Any]:
+    """How many values of a column are null; the least and the greatest of the others."""
+    about = file.metadata
+    paths = [about.schema.column(i).path for i in range(about.num_columns)]
+    groups = [about.row_group(g).column(paths.index(name)) for g in range(about.num_row_groups)]
+    known = [g.statistics for g in groups]
+    if all(k and k.has_null_count and (k.has_min_max or not k.num_values) for k in known):
+        some = [k for k in known if k.num_values]
+        low, high = (f((getattr(k, f.__name__) for k in some), default=None) for f in (min, max))
+        return sum(k.null_count for k in known), low, high
+    column = file.read([name]).column(0)  # of values that are too long for the file's own
+    both = pc.min_max(column)
+    return column.null_count, both["min"].as_py(), both["max"].as_py()
+
+
+def _undescribed(kind: pa.DataType) -> bool:
+    """Nobody describes columns of this kind."""
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_binary(kind))
+
+
+def _exact(kind: pa.DataType) -> bool:
+    """Whether the log can hold every value as it is, and all readers compare it alike."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
+
+
+def _least(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else _plain(value)
+
+
+def _greatest(value: Any) -> Any:
+    """Of a long text its beginning, and a character than which none is greater."""
+    if isinstance(value, str) and len(value) > _LONGEST and value[_LONGEST] != _LAST:
+        return value[:_LONGEST] + _LAST
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, dt.date) else value

@@ -8,8 +8,7 @@ before the "-" of the row that it replaces, from another task. Nothing here know
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from headrace.sinks.columns import holds
 from headrace.sinks.contract import (
     EpochWriter,
     OutputRequest,
-    Reference,
     Timelines,
     bad_option,
     check_names,
@@ -49,7 +47,6 @@ class LakeSink(DeliveredSink):
         )
         self._key = names_of(o.options.get("key"))
         self._partition_by = names_of(o.options.get("partition_by"))
-        self._digest = ""  # of what is being published
 
     @property
     def _changes(self) -> bool:
@@ -151,10 +148,6 @@ class LakeSink(DeliveredSink):
             )
         return typed.append_column(CHANGE, change)
 
-    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
-        self._digest = digest(staged)
-        super().publish(epoch, staged, writer)
-
     def changed(self, rows: pa.Table) -> pa.Table:
         """A row for each key that changes, with the column `__deletes`."""
         return latest_by_key(rows, self._key)
@@ -181,12 +174,6 @@ class LakeSink(DeliveredSink):
 def _ordered(there: pa.Schema, columns: pa.Schema) -> pa.Schema:
     """The table's columns that the output has, in the table's order and types."""
     return pa.schema([f for f in there if f.name in columns.names])
-
-
-def digest(staged: Sequence[Reference]) -> str:
-    """What tells the rows of an epoch from others."""
-    parts = [f"{r['rows']}/{r['bytes']}/{r['crc']}" for r in staged]
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
 def latest_by_key(rows: pa.Table, key: list[str]) -> pa.Table:

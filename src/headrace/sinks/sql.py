@@ -45,14 +45,14 @@ from headrace.sinks.contract import (
     Sink,
     Timelines,
 )
-from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.delivered import DeliveredSink, digest
 from headrace.sinks.durable import noted
 from headrace.sinks.formats import without_dictionaries
 from headrace.sinks.sql_epochs import (
     OtherRows,
-    checksum_of,
     claimed_epoch,
     create_epochs,
+    is_same,
     recorded_epochs,
 )
 from headrace.sinks.sql_fit import TableFit, beyond_ascii
@@ -224,11 +224,11 @@ class SqlSink(DeliveredSink):
     def check_same(self, epoch: int, staged: list[Reference]) -> None:
         if staged:
             rows = pa.concat_tables([self._staging.read(r) for r in staged])
-            producer, checksum = noted(staged[0], "producer"), checksum_of(rows)
+            producer = noted(staged[0], "producer")
             for name, (last, stored) in self._look(
                 self._recorded, dict[str, tuple[int, str]]()
             ).items():
-                if name == producer and last == epoch and stored != checksum:
+                if name == producer and last == epoch and not is_same(stored, digest(staged), rows):
                     raise self.conflict(epoch)
 
     def _recorded(self, c: Connection) -> dict[str, tuple[int, str]]:
@@ -274,17 +274,16 @@ class SqlSink(DeliveredSink):
             raise self._fit.unfit(f"the database cannot hold a character ({failure})") from failure
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
-        checksum = checksum_of(rows)
-        gone, rows = self._writer.reduced(rows)
+        gone, written = self._writer.reduced(rows)
 
         def attempt(c: Connection) -> None:
             table = c.resolve(self._table)
             with c.transaction():
-                if not claimed_epoch(c, table, producer, epoch, checksum):
+                if not claimed_epoch(c, table, producer, epoch, rows, self._digest):
                     return
                 point("sql.claimed")
                 columns = self._columns or {x.name: x for x in c.columns(table) or ()}
-                self._writer.write(c, table, columns, rows, gone)
+                self._writer.write(c, table, columns, written, gone)
                 point("sql.written")
             point("sql.committed")
 

@@ -39,11 +39,11 @@ def recorded_epochs(c: Connection, table: TableName) -> dict[str, tuple[int, str
 
 
 def claimed_epoch(
-    c: Connection, table: TableName, producer: str, epoch: int, checksum: str
+    c: Connection, table: TableName, producer: str, epoch: int, rows: pa.Table, digest: str
 ) -> bool:
     """Whether the epoch is ours to write; who else claims it waits for this transaction.
 
-    OtherRows if it was claimed with another checksum.
+    OtherRows if it was claimed with other rows than these, of whose staged files `digest` is.
     """
     epochs = table.beside(EPOCHS)
     spelled = c.run(
@@ -61,24 +61,29 @@ def claimed_epoch(
         spelled[0][0] if spelled else table.name,
         producer,
         epoch,
-        checksum,
+        digest,
     )
     if claimed:
         return True
     stored = recorded_epochs(c, table).get(producer)
-    if stored is not None and stored[0] == epoch and stored[1] != checksum:
+    if stored is not None and stored[0] == epoch and not is_same(stored[1], digest, rows):
         raise OtherRows
     return False
 
 
-def checksum_of(rows: pa.Table) -> str:
-    """Of the rows as they were staged; the same for the same references."""
-    digest = hashlib.sha256()
+def is_same(stored: str, digest: str, rows: pa.Table) -> bool:
+    """Whether the epoch was delivered with these rows, of whose staged files `digest` is.
+
+    Earlier releases stored a checksum of the rows themselves."""
+    return stored == (digest if len(stored) == len(digest) else _of_rows(rows))
+
+
+def _of_rows(rows: pa.Table) -> str:
+    found = hashlib.sha256()
     for column in rows.columns:
         for chunk in column.chunks:
-            batch = pa.record_batch([chunk], names=["x"])
-            digest.update(batch.serialize())
-    return digest.hexdigest()[:32]
+            found.update(pa.record_batch([chunk], names=["x"]).serialize())
+    return found.hexdigest()[:32]
 
 
 def _same_output(c: Connection) -> str:
