@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -391,11 +392,54 @@ def test_what_the_log_says_of_files_hides_no_row_from_a_filter(tmp_path_factory,
     assert pa.table(there.get_add_actions())["num_records"].to_pylist() != [None, None]
 
 
-def test_a_partitioned_table_is_written_by_the_library(tmp_path):
+def test_files_of_partitions_are_as_those_of_the_library(tmp_path):
+    """What the log says of each, and so what is found by a condition."""
+    schema = schema_of("n bigint, s string, i int, o boolean, a date, t timestamp")
+    day = dt.datetime(2026, 3, 1, 4, 5, 6, 7, dt.UTC)
+    row = {"s": "é/ %20=", "i": -5, "o": True, "a": day.date(), "t": day}
+    rows = [{"n": n, **{k: v if n % m else None for m, (k, v) in enumerate(row.items(), 2)}}
+            for n in range(12)]  # fmt: skip
+    table = pa.Table.from_pylist(rows, schema)
+    sink = made(opened(tmp_path, schema, partition_by=[*row]))
+    staged = sink.stage(table, 0, "a")
+    assert len(staged) > 5 and all("path" in r for r in staged)
+    sink.publish(0, staged, ALONE)
+    write_deltalake(tmp_path / "u", table, partition_by=[*row])
+
+    ours, theirs = DeltaTable(tmp_path / "t"), DeltaTable(tmp_path / "u")
+    told = [
+        sorted(
+            (json.dumps(a["partition"], default=str, sort_keys=True), a["num_records"])
+            for a in pa.table(there.get_add_actions()).to_pylist()
+        )
+        for there in (ours, theirs)
+    ]
+    assert told[0] == told[1] and len(told[0]) > 5
+    for name in row:
+        for wanted in (ds.field(name) == row[name], ds.field(name).is_null()):
+            found = [t.to_pyarrow_dataset().to_table(filter=wanted) for t in (ours, theirs)]
+            assert values(found[0].select(schema.names)) == values(found[1].select(schema.names))
+            assert found[0].num_rows
+
+    staged = sink.stage(table, 1, "a")
+    ours.alter.add_constraint({"positive": "n >= 0"})  # so the library writes them
+    sink.publish(1, staged, ALONE)
+    assert values(delta_rows(tmp_path / "t").select(schema.names)) == values(
+        pa.concat_tables([table, table])
+    )
+
+
+def test_a_table_that_is_divided_in_another_way_since_gets_the_rows(tmp_path):
     sink = made(opened(tmp_path, partition_by="epoch"))
-    for epoch in range(2):
-        sink.publish(epoch, stage(sink, epoch), ALONE)
-    assert values(delta_rows(tmp_path / "t").select(SCHEMA.names)) == expected(2)
+    staged = stage(sink, 0)
+    os.rename(tmp_path / "t" / "_headrace", tmp_path / "staged")
+    shutil.rmtree(tmp_path / "t")
+    DeltaTable.create(tmp_path / "t", SCHEMA, partition_by=["text"])
+    os.rename(tmp_path / "staged", tmp_path / "t" / "_headrace")
+
+    opened(tmp_path, mode="append").publish(0, staged, ALONE)
+    assert values(delta_rows(tmp_path / "t").select(SCHEMA.names)) == expected(1)
+    assert DeltaTable(tmp_path / "t").metadata().partition_columns == ["text"]
 
 
 @pytest.mark.parametrize("kind", ["binary", "decimal(6,2)", "double", "float", "array<int>"])

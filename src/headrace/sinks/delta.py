@@ -241,7 +241,8 @@ class DeltaSink(LakeSink):
             return super().stage(table, epoch, unique)
         rows = self.records(table.select(self.schema.names))
         producer = f"{self._identity.get()}/{self._id}"
-        return [{**r, "producer": producer} for r in self._files.stage(rows, epoch, unique)]
+        staged = self._files.stage(rows, epoch, unique, self.partitions())
+        return [{**r, "producer": producer} for r in staged]
 
     def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if self._files is None or not staged or PATH not in staged[0]:
@@ -257,10 +258,12 @@ class DeltaSink(LakeSink):
         assert self._files is not None
         self._files.settle(staged)
         point("sink.lake.settled")
-        if takes_files(self._table):
+        parts = self._table.metadata().partition_columns
+        if takes_files(self._table) and self._files.partitioned(staged, parts):
             self._place.add_files(self._table, list(self._files.facts(staged)), note)
-        else:  # it has got rules since
-            self._place.append(self._table, self._files.rows(staged), note)
+        else:  # it has got rules since, or is divided in another way
+            columns = pa.schema(self._table.schema().to_arrow())
+            self._place.append(self._table, self._files.rows(staged, columns), note)
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         super().discard(live, upto)

@@ -4,7 +4,8 @@
     settle   renamed to the name that the reference says, which no other file will ever have
 
 So what the driver does for an epoch does not grow with its rows. It may be repeated, by whoever
-publishes the same references. Only where the table has no more rules than its columns.
+publishes the same references. Only where the table has no more rules than its columns. Of a
+partitioned table each file holds the rows of one partition, and says in its metadata which.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from headrace.sinks.durable import (
     write,
 )
 from headrace.sinks.file_formats import format_named
+from headrace.sinks.partitions import groups
 from headrace.state.faults import point
 
 PATH = "path"  # of a reference: what the file will be called in the table
@@ -42,6 +44,8 @@ _NAME = re.compile(r"part-[0-9a-f]{32}\.parquet")
 _FEATURES = {"appendOnly", "invariants"}  # of tables, which ask no more of who appends
 _LONGEST = 32  # characters of a text that is noted as the least or greatest of its file
 _LAST = chr(0x10FFFF)
+_VALUES = b"headrace.partition_values"  # metadata of a file: JSON, as the table's log spells them
+_EPOCH = dt.datetime(1970, 1, 1)
 
 
 def takes_files(table: Any) -> bool:
@@ -54,7 +58,7 @@ def takes_files(table: Any) -> bool:
     old = protocol.min_writer_version <= 2
     return (
         (old or (protocol.min_writer_version == 7 and features <= _FEATURES))
-        and not metadata.partition_columns
+        and len(metadata.partition_columns) < len(table.schema().fields)
         and not rules
         and settings.get("delta.columnMapping.mode", "none") == "none"
     )
@@ -65,20 +69,29 @@ class DataFiles:
         self._table = table
         self.staging = Staging(table / "_headrace" / file_name(output), "parquet")
 
-    def stage(self, rows: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        """One file; durable when this returns. Written as the library would, in few row groups."""
+    def stage(
+        self, rows: pa.Table, epoch: int, unique: str, parts: Sequence[str] = ()
+    ) -> list[Reference]:
+        """A file for each partition; durable when this returns."""
+        folder_for(self.staging.folder)
+        references = [
+            self._write(some, f"part-{epoch:012d}-{file_name(unique)}-{i}.parquet")
+            for i, some in enumerate(_by_partition(rows, parts))
+        ]
+        with named(self.staging.folder):
+            sync_folder(self.staging.folder)
+        point("sink.stage.durable")
+        return references
+
+    def _write(self, rows: pa.Table, name: str) -> Reference:
+        """Written as the library would, in few row groups."""
         texts = [f.name for f in rows.schema if pa.types.is_string(f.type)]
-        folder, name = self.staging.folder, f"part-{epoch:012d}-{file_name(unique)}-0.parquet"
-        folder_for(folder)
         written = write(
-            folder / name,
+            self.staging.folder / name,
             lambda file: pq.write_table(rows, file, compression="snappy", use_dictionary=texts),
         )
-        with named(folder):
-            sync_folder(folder)
-        point("sink.stage.durable")
         facts = {"rows": rows.num_rows, "bytes": written.size, "crc": written.crc}
-        return [{"file": name, **facts, PATH: f"part-{uuid.uuid4().hex}.parquet"}]
+        return {"file": name, **facts, PATH: f"part-{uuid.uuid4().hex}.parquet"}
 
     def settle(self, staged: Sequence[Reference]) -> None:
         """Bring the files to where the table's log will name them."""
@@ -107,11 +120,18 @@ class DataFiles:
             )
         return self.staging.folder / safe_name(reference["file"]), self._table / reference[PATH]
 
-    def rows(self, staged: Sequence[Reference]) -> pa.Table:
-        """The rows of settled files."""
-        paths = [self._places(r)[1] for r in staged]
-        batches = format_named("parquet").batches
-        return pa.concat_tables(t for path in paths for t in batches(path, pa.schema([])))
+    def rows(self, staged: Sequence[Reference], schema: pa.Schema) -> pa.Table:
+        """The rows of settled files, with the columns that their partitions say."""
+        return pa.concat_tables(
+            _with_values(table, partition_values(path), schema)
+            for path in (self._places(r)[1] for r in staged)
+            for table in format_named("parquet").batches(path, pa.schema([]))
+        )
+
+    def partitioned(self, staged: Sequence[Reference], parts: Sequence[str]) -> bool:
+        """Whether settled files are divided as a table of these partitions."""
+        found = (partition_values(self._places(r)[1]) for r in staged)
+        return all(list(values) == list(parts) for values in found)
 
     def facts(self, staged: Sequence[Reference]) -> Iterator[dict[str, Any]]:
         """What the table's log says of each file."""
@@ -120,12 +140,62 @@ class DataFiles:
             yield {
                 "path": reference[PATH],
                 "size": reference["bytes"],
-                "partition_values": {},
+                "partition_values": partition_values(path),
                 "modification_time": int(path.stat().st_mtime * 1000),
                 "data_change": True,
                 # not as ASCII: the library misreads characters that JSON writes as two escapes
                 "stats": json.dumps(statistics(path), ensure_ascii=False),
             }
+
+
+def _by_partition(rows: pa.Table, parts: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of each partition, with a note of its values."""
+    if not parts:
+        yield rows
+        return
+    found = groups(rows, parts)
+    spelled = [list(map(_spelled, column.to_pylist())) for column in found.values()]
+    for some, values in zip(found.rows(), zip(*spelled, strict=True), strict=True):
+        note = json.dumps(dict(zip(parts, values, strict=True)))
+        yield some.replace_schema_metadata({_VALUES: note})
+
+
+def partition_values(path: Path) -> dict[str, str | None]:
+    """The values of a file's partition, as the log spells them; null is None."""
+    noted = (pq.read_schema(path).metadata or {}).get(_VALUES)
+    return {} if noted is None else dict(json.loads(noted))
+
+
+def _spelled(value: Any) -> str | None:
+    """As the protocol says: https://github.com/delta-io/delta, PROTOCOL.md."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _with_values(rows: pa.Table, values: dict[str, str | None], schema: pa.Schema) -> pa.Table:
+    """The rows with the columns of their partition, in the order of `schema`."""
+    for name, text in values.items():
+        kind = schema.field(name).type
+        value = pa.scalar(None if text is None else _value(text, kind), kind)
+        rows = rows.append_column(pa.field(name, kind), pa.repeat(value, rows.num_rows))
+    return rows.select([name for name in schema.names if name in rows.column_names])
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    if pa.types.is_boolean(kind):
+        return text == "true"
+    if pa.types.is_integer(kind):
+        return int(text)
+    if pa.types.is_date(kind):
+        return dt.date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        return (dt.datetime.fromisoformat(text) - _EPOCH) // dt.timedelta(microseconds=1)
+    return text
 
 
 def _check_settled(source: Path, target: Path, size: int, crc: int) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -94,25 +96,46 @@ def by_folder(rows: pa.Table, by: Sequence[str], most: int) -> Iterator[tuple[st
     if not by:
         yield "", rows
         return
-    if not rows.num_rows:
-        return
-    codes, values = _codes(rows, by)
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order].astype(np.int64), prepend=-1))
-    if len(starts) > most:
+    found = groups(rows, by)
+    if len(found.starts) > most:
         raise OutputError(
             "HR-OUTPUT-072",
-            f"rows of {len(starts):,} folders are to be written at once, of columns "
+            f"rows of {len(found.starts):,} folders are to be written at once, of columns "
             f"{', '.join(map(repr, by))}: more than {most:,}, and each is a file",
             "Partition by fewer columns, or by coarser values (a day, not a time); or pass "
-            f"max_partitions={len(starts)}, if there are to be so many.",
+            f"max_partitions={len(found.starts)}, if there are to be so many.",
         )
-    folders = _folders(by, [v.take(order[starts]) for v in values])
-    sorted_rows = rows.drop_columns(list(by))
-    if len(starts) > 1:
-        sorted_rows = sorted_rows.take(pa.array(order))
-    for folder, start, end in zip(folders, starts, [*starts[1:], len(codes)], strict=True):
-        yield folder, sorted_rows.slice(start, end - start)
+    yield from zip(_folders(by, found.values()), found.rows(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows that are equal in some columns: where each group begins in an order of the rows."""
+
+    table: pa.Table
+    by: Sequence[str]
+    columns: Sequence[pa.ChunkedArray]  # those of `by`, plain
+    order: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+
+    def values(self) -> list[pa.ChunkedArray]:
+        """Of each column in `by`: the value of each group."""
+        return [column.take(self.order[self.starts]) for column in self.columns]
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The rows of each group in their order, without the columns in `by`."""
+        rest = self.table.drop_columns(list(self.by))
+        if len(self.starts) > 1:
+            rest = rest.take(pa.array(self.order))
+        for start, end in pairwise([*self.starts, len(self.order)]):
+            yield rest.slice(start, end - start)
+
+
+def groups(rows: pa.Table, by: Sequence[str]) -> Groups:
+    codes, columns = _codes(rows, by)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order].astype(np.int64), prepend=-1))
+    return Groups(rows, by, columns, order, starts)
 
 
 def _codes(
