@@ -22,7 +22,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 CUTS: dict[str, dict[str, int]] = {
     "cli.topic_lines": {"_READ": 1},
     "connect.delta": {"_SYNCS": 1},
-    "connect.sql_duckdb": {"_BATCH": 1},
+    "connect.sql_duckdb": {"_BATCH": 1, "_ROW_GROUPS": 1},
     "connect.sql_sqlite": {"_BATCH": 1},
     "driver.commit": {"_TIDY_EVERY": 1},
     "driver.planner": {"_ROWS_PER_TASK": 1},
@@ -43,6 +43,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.kafka_produce": {"_BATCH": 1, "_QUEUED": 1},
     "log.kafka_reader": {"BATCH": 1, "CHUNK": 1, "CHUNK_BYTES": 1, "CONSUMERS": 1},
     "log.kafka_topics": {"_READ": 1},
+    "log.partitioning": {"_LARGE": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
     "log.recovery": {"_CHUNK": 64},

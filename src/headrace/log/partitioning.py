@@ -18,6 +18,8 @@ from headrace.log.arguments import is_whole
 from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
 
+_LARGE = 1 << 16  # rows of a batch that is divided by itself
+
 
 def route(
     topic: Topic,
@@ -153,10 +155,25 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
     used: Sequence[int] = np.flatnonzero(counts).tolist()
     if len(used) == 1:
         return {used[0]: table}
+    batches = table.to_batches()
+    if len(batches) > 1 and table.num_rows >= _LARGE * len(batches):
+        return _split_each(batches, chosen)
     order = np.argsort(chosen.astype(np.uint16), kind="stable")  # so small: a radix sort
     sorted_table = table.take(pa.array(order))
     ends = np.cumsum(counts)
     return {p: sorted_table.slice(ends[p] - counts[p], counts[p]) for p in used}
+
+
+def _split_each(batches: Sequence[pa.RecordBatch], chosen: np.ndarray) -> dict[int, pa.Table]:
+    """The same, one batch after the other: large ones are not copied into one before."""
+    parts: dict[int, list[pa.Table]] = {}
+    at = 0
+    for batch in batches:
+        some = split(pa.Table.from_batches([batch]), chosen[at : at + batch.num_rows])
+        at += batch.num_rows
+        for p, part in some.items():
+            parts.setdefault(p, []).append(part)
+    return {p: pa.concat_tables(parts[p]) for p in sorted(parts)}
 
 
 def _wrong(fact: str) -> LogError:

@@ -200,11 +200,11 @@ def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int
 def steps(table: pa.Table, format: Format, limit: int) -> list[pa.Table]:
     """The table in pieces that are small compared to a file of `limit` bytes.
 
-    A piece is a row group in Parquet. Large ones take half the time and less space: each has its
-    dictionaries, so they are as large as the limit allows.
+    A piece is a row group in Parquet, and a batch in Arrow. Large ones take less time, and in
+    Parquet less space: each has its dictionaries, so they are as large as the limit allows.
     """
     rows = STEP_ROWS
-    if format.suffix == ".parquet" and table.num_rows > rows:
+    if format.suffix in (".parquet", ".arrow") and table.num_rows > rows:
         fitting = limit // 4 * table.num_rows // max(1, table.nbytes)
         rows = min(max(rows, fitting), STEPS * STEP_ROWS)
     return [table.slice(i, rows) for i in range(0, table.num_rows, rows)]
