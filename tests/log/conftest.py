@@ -1,4 +1,7 @@
-"""Logs under test: every implementation of the contract, with a clock that tests move."""
+"""Logs under test: every implementation of the contract, with a clock that tests move.
+
+What reads Kafka are inputs, outputs, producers and consumers, each with a contract of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from headrace.log import EmbeddedLog, Log
 
 OpenLog = Callable[[Path, Clock], Log]
 
-LOGS: dict[str, OpenLog] = {"embedded": EmbeddedLog}  # Kafka joins here
+LOGS: dict[str, OpenLog] = {"embedded": EmbeddedLog}
 
 
 @pytest.fixture
