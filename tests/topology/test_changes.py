@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import headrace as hr
+from headrace.ops.topology.operator import BoltSpec
 from headrace.testing import Harness
 from tests.topology.bolts import Exclaim, numbered, word_count
 
@@ -87,6 +89,85 @@ def by_words(expression: str, rename: str = "lines") -> hr.Topology:
 def test_another_origin_of_a_field_is_refused(tmp_path: Path) -> None:
     text = refused(by_words("line"), by_words("upper(line)"), tmp_path)
     assert "the field 'word' of words was line and is upper(line)" in text
+
+
+class CountValues(hr.Bolt):
+    output = "value string, n bigint"
+    counts = hr.map_of(str, int)
+
+    def process(self, tup: Any, collector: Any) -> None:
+        value = str(float(tup.value))
+        self.counts[value] = self.counts.get(value, 0) + 1
+        collector.emit((value, self.counts[value]))
+
+
+def by_values(
+    kind: str, what: Any, expression: str = "v", tasks: int = 4, **options: Any
+) -> hr.Topology:
+    topology = hr.Topology("values")
+    read = topology.read("log:values", schema=f"v {kind}, at bigint", time="at", in_order=True)
+    topology.spout("cast", read.select(value=expression))
+    topology.bolt("seen", what, tasks=tasks, **options).fields("cast", "value")
+    topology.bolt("out", "collect:").shuffle("seen")
+    return topology
+
+
+WINDOWED = {
+    "window": hr.tumbling("1m"),
+    "agg": {"n": hr.count()},
+    "schema": "n bigint",
+}
+
+
+def size(task: int, window: Any, row: Any) -> tuple[int]:
+    return (row.n,)
+
+
+@pytest.mark.parametrize(("what", "options"), [(CountValues(), {}), (size, WINDOWED)])
+@pytest.mark.parametrize("kind", ["double", "string", "decimal(9,0)"])
+def test_another_type_of_a_field_is_refused_where_its_tuples_would_go_to_other_tasks(
+    what: Any, options: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    before, after = (by_values(k, what, **options) for k in ("int", kind))
+    with Harness(before, folder=tmp_path) as test:
+        test.send("values", [(1, 0)])
+    with pytest.raises(hr.HeadraceError) as error:
+        Harness(after, folder=tmp_path).close()
+    text = str(error.value)
+    assert "HR-EVOLVE-001" in text and "field 'value'" in text and "whole numbers and " in text
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [("bigint", 4), ("tinyint", 4), ("double", 1)])
+def test_a_type_whose_values_stay_in_their_tasks_may_change(
+    kind: str, tasks: int, tmp_path: Path
+) -> None:
+    with Harness(by_values("int", CountValues(), tasks=tasks), folder=tmp_path) as test:
+        test.send("values", [(v, 0) for v in range(8)])
+    with Harness(by_values(kind, CountValues(), tasks=tasks), folder=tmp_path) as test:
+        test.output()
+        test.send("values", [(v, 1) for v in range(8)])
+        assert [row["n"] for row in test.output()] == [2] * 8
+
+
+def test_a_folder_that_does_not_say_the_types_of_fields_goes_on(tmp_path: Path) -> None:
+    said = BoltSpec._groupings
+    with (
+        patch.object(BoltSpec, "_groupings", lambda *args: [one[:2] for one in said(*args)]),
+        Harness(by_values("int", CountValues()), folder=tmp_path) as test,
+    ):
+        test.send("values", [(1, 0)])
+    with Harness(by_values("int", CountValues()), folder=tmp_path) as test:
+        test.output()
+        test.send("values", [(1, 1)])
+        assert [row["n"] for row in test.output()] == [2]
+
+
+def test_another_origin_of_a_field_is_refused_with_open_windows(tmp_path: Path) -> None:
+    before, after = (by_values("int", size, e, **WINDOWED) for e in ("v", "v + 1"))
+    with Harness(before, folder=tmp_path) as test:
+        test.send("values", [(1, 0)])
+    with pytest.raises(hr.HeadraceError, match="the field 'value' of its tasks was v and is v \\+"):
+        Harness(after, folder=tmp_path).close()
 
 
 def test_a_bolt_is_no_process_function(tmp_path: Path) -> None:

@@ -368,6 +368,11 @@ class ChunkSpec(ABC):
         return ""
 
     @property
+    def dealt_by(self) -> tuple[str, ...]:
+        """The columns by which it deals rows out to numbered tasks."""
+        return ()
+
+    @property
     def chosen_by(self) -> str:
         """What else decides which rows come out, as text that stays."""
         return ""

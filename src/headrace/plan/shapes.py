@@ -15,10 +15,19 @@ import pyarrow as pa
 from headrace.at_rest import described, fingerprint_of
 from headrace.callables import digest
 from headrace.expr import col
+from headrace.hashing import hash_family
 from headrace.ops.agg.named import Aggs
 from headrace.ops.process.held_rows import HELD_ROWS
-from headrace.plan.lineage import chain, functions, functions_before, origins, roots, times
-from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.lineage import (
+    chain,
+    functions,
+    functions_before,
+    lifted,
+    origins,
+    roots,
+    times,
+)
+from headrace.plan.nodes import Chunks, Edge, Stateful
 
 FROM, STATELESS = "from", "stateless"
 Shape = dict[str, Any]
@@ -115,6 +124,7 @@ def _columns_used(node: Stateful) -> Iterator[tuple[str, Shape]]:
     for label, edge, key in zip(labels(node), node.inputs, node.keys, strict=True):
         suffix = f" of {label}" if several else ""
         yield from ((f"the key {n!r}{suffix}", origins(edge, n)) for n in key)
+        yield from (one for n in key for one in _dealt_by(edge, n).items())
     for port, (label, edge) in enumerate(zip(labels(node), node.inputs, strict=True)):
         dealt = node.what.dealt_by(port)
         yield from ((f"the field {n!r} of {label}", origins(edge, n)) for n in dealt)
@@ -134,6 +144,24 @@ _EXTRA = {
     "$cut": "the end of its windows",
     "$near": "its evictor",
 }
+
+
+def _dealt_by(edge: Edge, key: str) -> dict[str, dict[str, list[str]]]:
+    """Of a key that is the number of a task: the fields that decide on it, and their types."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for base, _ in lifted(edge, col(key)):
+        for field in base.node.what.dealt_by if isinstance(base.node, Chunks) else ():
+            (above,) = base.node.inputs
+            family = hash_family(above.schema.field(field).type)
+            types = {root: [family] for root in roots(above)}
+            for what, of in (
+                (f"the field {field!r} of its tasks", origins(above, field)),
+                (f"the type of the field {field!r} of its tasks", types),
+            ):
+                for root, texts in of.items():
+                    known = found.setdefault(what, {}).get(root, [])
+                    found[what][root] = sorted({*known, *texts})
+    return found
 
 
 def _arguments(aggs: Aggs, edge: Edge) -> Iterator[tuple[str, Shape]]:

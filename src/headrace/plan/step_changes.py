@@ -45,7 +45,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if isinstance(node.what, ProcessSpec):
         key = _differences({"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
-        regrouped = node.what.regrouped(was)
+        regrouped = node.what.regrouped(was, new)
         held = held_differences(was, new)
         return "; ".join([*key, *regrouped, *held, *([refused] if refused else [])])
     if was == _itself(new):

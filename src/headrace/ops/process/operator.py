@@ -358,8 +358,9 @@ class ProcessSpec(Spec):
         values = [[n, ddl_type(v.type), v.word, life_of(v)] for n, v in kind._kept.items()]
         return {"values": values, "timers": kind.timed()}
 
-    def regrouped(self, old: Mapping[str, Any]) -> Iterator[str]:
-        """Why state that is described by `old` is not by the same tasks; never, if by key."""
+    def regrouped(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+        """Why state that is described by `old` is not by the same tasks as that of `new`; never,
+        if by key."""
         yield from ()
 
     def operator(self, place: Place) -> Operator:

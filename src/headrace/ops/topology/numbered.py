@@ -39,6 +39,10 @@ class Numbered(ChunkSpec):
     def makes(self, column: str) -> str:
         return str(self) if column == NUMBER else ""
 
+    @property
+    def dealt_by(self) -> tuple[str, ...]:
+        return self.grouping.fields if self.tasks > 1 else ()
+
     def run(
         self, chunk: pa.Table, schema: pa.Schema
     ) -> tuple[pa.Table, list[tuple[int, BaseException]]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.arrays import Mask, integers
 from headrace.chunk import HASH
 from headrace.clock import MAX_TIME, Duration, millis, pretty
-from headrace.hashing import hash_keys
+from headrace.hashing import hash_family, hash_keys
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.process.function import NO_TIME, Call
 from headrace.ops.process.operator import ProcessOperator, ProcessSpec
@@ -94,20 +94,29 @@ class BoltSpec(ProcessSpec):
         shape = {"kind": self.at_rest, **self.values_shape()}
         if not len(self.state):
             return shape
-        return {**shape, "tasks": self.tasks, "groupings": self._groupings()}
+        return {**shape, "tasks": self.tasks, "groupings": self._groupings(place)}
 
-    def regrouped(self, old: Mapping[str, Any]) -> Iterator[str]:
+    def regrouped(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         """Why the state of its tasks, described by `old`, is not that of its tasks now."""
         if not len(self.state) or "tasks" not in old:
             return
         if old["tasks"] != self.tasks:
             yield f"it had {_tasks(old['tasks'])} and has {self.tasks}, and has state by task"
-        was, now = dict(old["groupings"]), dict(self._groupings())
+        was, now = (dict(_by_input(shape["groupings"])) for shape in (old, new))
         gone = [was[name] for name in was if name not in now]
-        for name, grouping in now.items():
-            before = was.get(name, grouping if grouping in gone or not gone else gone[0])
-            if before != grouping:
-                yield f"it read {name!r} by {before} and reads it by {grouping}"
+        for name, dealt in now.items():
+            same = [one for one in gone if one[0] == dealt[0]]
+            before = was.get(name, dealt if dealt in gone else (*same, *gone, dealt)[0])
+            if before[0] != dealt[0]:
+                yield f"it read {name!r} by {before[0]} and reads it by {dealt[0]}"
+                continue
+            fields = self.groupings[self.names.index(name)].fields
+            for field, *of in zip(fields, before[1], dealt[1], strict=False):  # none were stored
+                if of[0] != of[1]:
+                    yield (
+                        f"the field {field!r} of {name} had {of[0]} and has {of[1]}, which are "
+                        "dealt out in another way"
+                    )
 
     def renamed(self, moves: Mapping[str, str]) -> dict[str, str]:
         """What the inputs are called now, by the names under which tuples of renamed components
@@ -119,8 +128,13 @@ class BoltSpec(ProcessSpec):
                 found[before if stream == DEFAULT else f"{before}.{stream}"] = name
         return found
 
-    def _groupings(self) -> list[list[str]]:
-        return [[n, str(g)] for n, g in zip(self.names, self.groupings, strict=True)]
+    def _groupings(self, place: Place) -> list[list[Any]]:
+        """How each input is dealt out, and, if by fields, by which types: these decide as well."""
+        dealt = zip(self.names, self.groupings, place.inputs, strict=True)
+        return [
+            [name, str(g), *(hash_family(rows.field(f).type) for f in g.fields if self.tasks > 1)]
+            for name, g, rows in dealt
+        ]
 
     def operator(self, place: Place) -> Operator:
         return BoltOperator(self, place)
@@ -298,6 +312,10 @@ class BoltOperator(ProcessOperator):
         numbers = pa.array(integers(rows.column(0)) % self._spec.tasks)
         shown = rows.set_column(0, "task", numbers)
         return shown.take(pa.array(np.argsort(numbers.to_numpy(), kind="stable")))
+
+
+def _by_input(groupings: Sequence[Sequence[str]]) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    yield from ((name, (text, list(families))) for name, text, *families in groupings)
 
 
 def _tasks(count: int) -> str:
