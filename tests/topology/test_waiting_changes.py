@@ -211,3 +211,17 @@ def test_a_tuple_by_another_event_time_than_that_of_its_input_now(tmp_path: Path
         assert len(errors(test)) == 1
         test.end()
         assert [row["n"] for row in test.table("counts").to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("bolt", [FailsOnce, Numbers])
+def test_one_tuple_waits_and_there_are_more_tasks_now(bolt: Any, tmp_path: Path) -> None:
+    """A run of state is then shared by several tasks, each with less than half a tuple of it."""
+    with Harness(program(bolt()), folder=tmp_path, tasks=1) as test:
+        test.send("in", [(1_000, 5)])
+    for tasks in (4, 3):
+        with Harness(program(bolt()), folder=tmp_path, tasks=tasks) as test:
+            test.advance("2h")
+    with Harness(program(bolt()), folder=tmp_path, tasks=4) as test:
+        test.advance("2h")
+        (row,) = test.table("out").to_pylist() or test.dead()
+    assert row.get("v") == "5" or row["error"].endswith("within 1h; attempts: 2")

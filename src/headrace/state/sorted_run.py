@@ -8,6 +8,7 @@ the hashes, from a floor in time on. Runs are never changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 import pyarrow as pa
@@ -50,10 +51,10 @@ class SortedRun:
         return len(self.rows)
 
     def count(self, floor: int = MIN_TIME) -> int:
-        """About how many rows from `floor` on, tombstones included."""
+        """About how many rows from `floor` on, tombstones included; 0 only where there are none."""
         times = self.rows.times
         dead = 0 if times is None else int(np.searchsorted(times, max(floor, self.floor)))
-        return round((len(self) - dead) * self.share)
+        return ceil((len(self) - dead) * self.share)
 
     def part(self, lo: int, hi: int, floor: int = MIN_TIME, share: float = 1.0) -> SortedRun:
         """The rows with lo <= hash < hi and floor <= time; nothing is copied."""

@@ -38,7 +38,10 @@ class KeyedTable:
 
     @property
     def rows_held(self) -> int:
-        """About how many rows: overwritten and deleted ones may be counted until runs merge."""
+        """About how many rows, and 0 only if there are none.
+
+        Overwritten and deleted ones, and other tasks', may be counted until runs merge.
+        """
         return sum(run.count(self.floor) for run in self._runs)
 
     @property
