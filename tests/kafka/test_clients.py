@@ -228,10 +228,8 @@ def test_a_full_queue_is_waited_for(place):
     assert [int(m.value()[:2].strip(b"x")) for m in messages(topic)] == list(range(50))
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"headers": 5}, {"headers": [5]}, {"headers": [("a", 1.5)]}, {"partition": "0"}]
-)
-def test_headers_and_partitions_that_are_none_are_refused(place, wrong):
+@pytest.mark.parametrize("wrong", [{"headers": 5}, {"headers": [5]}, {"headers": [("a", 1.5)]}])
+def test_headers_that_are_none_are_refused(place, wrong):
     with hr.Producer(place) as producer:
         assert refusal(producer.send, new_topic(), b"", **wrong).code == "HR-LOG-019"
 

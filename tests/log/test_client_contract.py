@@ -166,6 +166,20 @@ def test_a_consumer_that_starts_at_the_end_sees_what_comes(at):
         assert drained(at, reader) == [99]
 
 
+@pytest.mark.parametrize("partition", [1.5, -1, "0", True, 2**70, float("nan")])
+def test_a_partition_that_is_none_is_refused_and_the_other_records_are_sent(at, partition):
+    at.create(at("t"), 2)
+    with hr.Producer(at.place) as producer:
+        producer.send(at("t"), b"1", partition=0)
+        for send in (producer.send, lambda t, value, **o: producer.send_all(t, [value], **o)):
+            with pytest.raises(LogError) as caught:
+                send(at("t"), b"2", partition=partition)
+            assert caught.value.code == "HR-LOG-005"
+        producer.send(at("t"), b"3", partition=0)
+    with consumer(at) as reader:
+        assert drained(at, reader) == [1, 3]
+
+
 def test_what_cannot_be_done_is_refused_by_name(at):
     sent(at)
     with consumer(at) as reader, pytest.raises(LogError) as caught:

@@ -100,10 +100,57 @@ def test_records_beside_one_without_a_key_or_partition_are_appended(log, bad, mo
     producer = hr.Producer(log)
     for n in range(10):
         producer.send("t", b"%d" % n, **(bad if n == 4 else {"key": f"k{n}"}))
-    assert refusal(producer.flush).code in ("HR-LOG-012", "HR-LOG-031")
+    assert refusal(producer.flush).code in ("HR-LOG-005", "HR-LOG-031")
     producer.close()
     found = [int(r.value) for r in hr.Consumer("t", log=log).records("0s")]
     assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_an_error_that_nobody_thought_of_is_reported_by_the_next_call(log, monkeypatch):
+    log.create("t")
+    producer = hr.Producer(log)
+    with monkeypatch.context() as broken:
+        broken.setattr(log, "append", lambda *_, **__: 1 / 0)
+        producer.send("t", b"a")
+        producer._client._append_waiting()  # as the thread does after a moment
+    with pytest.raises(ZeroDivisionError):
+        producer.send("t", b"b")
+    producer.close()
+    assert [r.value for r in hr.Consumer("t", log=log).records("0s")] == [b"b"]
+
+
+@pytest.mark.parametrize("beside", [{"partition": 0}, {"key": "other"}])
+@pytest.mark.parametrize("transaction", [False, True])
+@pytest.mark.parametrize("schema", [None, SCHEMA])
+def test_a_record_goes_where_it_would_go_alone(log, monkeypatch, schema, transaction, beside):
+    monkeypatch.setattr("headrace.log.embedded_producer._LINGER", 1)  # all in one append
+    log.create("t", 5, schema, "area" if schema else None)
+    log.create("alone", 5, schema, "area" if schema else None)
+    value = (lambda n: (f"k{n % 7}", n)) if schema else b"%d".__mod__
+    own = (lambda n: {}) if schema else (lambda n: {"key": f"k{n % 7}"})
+    with hr.Producer(log) as producer:
+        with producer.transaction() if transaction else nullcontext():
+            for n in range(30):
+                producer.send("t", value(n), **own(n))
+            producer.send("t", value(99), **beside)
+        for n in range(30):
+            producer.send("alone", value(n), **own(n))
+
+    def places(topic):
+        found = hr.Consumer(topic, log=log).records("0s")
+        return {str(r.value): r.partition for r in found if "99" not in str(r.value)}
+
+    assert len(places("t")) == 30
+    assert places("t") == places("alone")
+
+
+def test_records_without_a_key_are_dealt_out_also_beside_some_with_one(log):
+    log.create("t", 4)
+    with hr.Producer(log) as producer:
+        for n in range(40):
+            producer.send("t", b"%d" % n, key="k" if n == 7 else None)
+    log.append("t", [b"x"] * 40, key=[None] * 39 + ["k"])
+    assert min(log.latest("t").values()) > 15
 
 
 def test_a_send_that_reports_an_earlier_record_sends_its_own(log):

@@ -12,19 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.log.clients import Headers
 from headrace.log.contract import Records
 from headrace.log.embedded import EmbeddedLog
-from headrace.log.partitioning import by_key, keys_of
+from headrace.log.partitioning import OwnPartitions, keys_of
 from headrace.log.sent_copies import copied, copied_records
 from headrace.rows import LEAVES
 
 _ROWS = 16_384  # records of a topic that are appended at once
 _LINGER = 0.005  # seconds after which a few are
-_OF_ONE = ("HR-LOG-006", "HR-LOG-012", "HR-LOG-031")  # what one record may be refused for
+_OF_ONE = ("HR-LOG-005", "HR-LOG-006", "HR-LOG-031")  # what one record may be refused for
 _IDLE = 0.5  # seconds between looks whether a producer is still in use
 
 
@@ -51,18 +50,7 @@ class _Buffer:
         keys = self.keys if self.keyed else None
         if not self.placed:
             return {"key": keys}
-        chosen = np.array(self.partitions, np.int64)
-
-        def place(table: pa.Table, partitions: int) -> np.ndarray:
-            free = np.flatnonzero(chosen < 0)
-            if keys is not None and len(free):
-                by = pa.array([keys[i] for i in free.tolist()])
-                chosen[free] = by_key(by, partitions)
-            else:
-                chosen[free] = np.arange(len(free)) % partitions
-            return chosen
-
-        return {"key": keys, "partitioner": place}
+        return {"key": keys, "partitioner": OwnPartitions(np.array(self.partitions, np.int64))}
 
 
 class EmbeddedProducer:
@@ -75,7 +63,7 @@ class EmbeddedProducer:
         self._collected: dict[str, _Buffer] = {}  # of the transaction
         self._open = threading.Lock()  # held while `_waiting` changes
         self._appends = threading.Lock()  # held while records are appended: they stay in order
-        self._error: LogError | None = None
+        self._error: Exception | None = None
         self._work = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -153,7 +141,7 @@ class EmbeddedProducer:
             for topic, buffer in waiting.items():
                 try:
                     self._append(topic, buffer)
-                except LogError as error:
+                except Exception as error:  # whatever it is: who sends has to know
                     self._error = self._error or error
 
     def _append(self, topic: str, buffer: _Buffer) -> None:

@@ -7,6 +7,7 @@ partitions. Order among records of a partition is kept. Pure: no files here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,19 @@ from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
 
 _LARGE = 1 << 16  # rows of a batch that is divided by itself
+_MOST = 1 << 16  # more than any log has
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPartitions:
+    """The partition that each record was sent to; -1: it has none, and goes as its key says."""
+
+    numbers: np.ndarray
+
+    def over(self, topic: Topic, chosen: np.ndarray) -> np.ndarray:
+        for number in np.unique(self.numbers[self.numbers >= 0]).tolist():
+            check_partition(topic, number)
+        return np.where(self.numbers < 0, chosen, self.numbers)
 
 
 def route(
@@ -26,20 +40,36 @@ def route(
     table: pa.Table,
     key: str | Sequence[Any] | None,
     partition: int | None,
-    partitioner: Partitioner | None,
+    partitioner: Partitioner | OwnPartitions | None,
     turn: int,
 ) -> dict[int, pa.Table]:
     """The records of each partition. `turn` is where dealing them out in turn begins."""
     if partition is not None:
         return {check_partition(topic, partition): table}
+    if isinstance(partitioner, OwnPartitions):
+        return split(table, partitioner.over(topic, _chosen(topic, table, key, turn)))
     if partitioner is not None:
         return split(table, by_function(partitioner, table, topic.partitions))
-    keys = _keys(topic, table, key)
-    if topic.partitions == 1:
-        return {0: table}
-    if keys is None:
-        return split(table, in_turn(table.num_rows, turn, topic.partitions))
-    return split(table, by_key(keys, topic.partitions))
+    chosen = _chosen(topic, table, key, turn)
+    return {0: table} if topic.partitions == 1 else split(table, chosen)
+
+
+def _chosen(
+    topic: Topic, table: pa.Table, key: str | Sequence[Any] | None, turn: int
+) -> np.ndarray:
+    """By the keys; a record without one of its own goes as if it had been appended alone."""
+    keys, n = _keys(topic, table, key), topic.partitions
+    if keys is None or n == 1:
+        return in_turn(table.num_rows, turn, n)
+    chosen = by_key(keys, n)
+    own = topic.schema is None or not (key is None or isinstance(key, str))
+    if own and keys.null_count:
+        without = keys.is_null().to_numpy(zero_copy_only=False)
+        if topic.key is None:
+            chosen[without] = in_turn(int(without.sum()), turn, n)
+        else:
+            chosen[without] = by_key(table[topic.key], n)[without]
+    return chosen
 
 
 def route_rows(
@@ -115,6 +145,16 @@ def check_partition(topic: Topic, partition: int) -> int:
             f"It has partitions 0 to {topic.partitions - 1}.",
         )
     return partition
+
+
+def check_number(topic: str, partition: Any) -> None:
+    """As far as it can be told without the topic."""
+    if not is_whole(partition) or not 0 <= partition < _MOST:
+        raise LogError(
+            "HR-LOG-005",
+            f"topic '{topic}' has no partition {partition!r}",
+            "Partitions are numbered from 0.",
+        )
 
 
 def by_key(keys: pa.ChunkedArray | pa.Array, partitions: int) -> np.ndarray:

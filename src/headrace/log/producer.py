@@ -15,6 +15,7 @@ from typing import Any
 from headrace.errors import LogError
 from headrace.log.clients import Headers, opened_producer
 from headrace.log.contract import Log, Records
+from headrace.log.partitioning import check_number
 
 
 class Producer:
@@ -45,6 +46,8 @@ class Producer:
         """
         if self._closed or self._pid != os.getpid():
             self._refuse()
+        if partition is not None:
+            check_number(topic, partition)
         self._client.send(topic, value, key, headers, partition)
 
     def send_all(
@@ -57,6 +60,8 @@ class Producer:
     ) -> None:
         """Send many records: a table, a data frame, or any iterable of rows; the fastest way."""
         self._check()
+        if partition is not None:
+            check_number(topic, partition)
         self._client.send_all(topic, records, key, partition)
 
     def flush(self) -> None:
