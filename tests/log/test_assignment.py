@@ -31,6 +31,17 @@ def test_every_partition_that_anybody_reads_has_one_of_its_readers(who, counts, 
         assert not readers or chosen[place] in readers
 
 
+@given(st.lists(members, min_size=1, max_size=3), partitions)
+def test_nobody_has_two_more_than_another_that_could_read_them(generations, counts):
+    chosen = {}
+    for who in generations:
+        chosen = assign(who, counts, chosen)
+        load = Counter({m: 0 for m in who} | Counter(chosen.values()))
+        for place, holder in chosen.items():
+            could = [m for m, topics in who.items() if place.topic in topics]
+            assert load[holder] - min(load[m] for m in could) <= 1
+
+
 @given(st.integers(1, 6), st.integers(1, 20), st.data())
 def test_equal_members_differ_by_one_at_most_and_moves_are_few(n, count, data):
     names = [f"m{i}" for i in range(n)]

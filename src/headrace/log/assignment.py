@@ -53,22 +53,13 @@ def _move(
     chosen: dict[TopicPartition, str],
     load: Counter[str],
 ) -> bool:
-    """Move one partition to a member that has at least two fewer; whether there was one."""
-    for place in reversed(places):
-        if place not in chosen:
-            continue
-        least = min(readers[place.topic], key=lambda m: (load[m], m))
-        if load[chosen[place]] - load[least] >= 2 and _is_most(place, readers, chosen, load):
-            load[chosen[place]] -= 1
-            _give(place, [least], chosen, load)
-            return True
-    return False
-
-
-def _is_most(
-    place: TopicPartition,
-    readers: Mapping[str, list[str]],
-    chosen: Mapping[TopicPartition, str],
-    load: Counter[str],
-) -> bool:
-    return load[chosen[place]] == max(load[m] for m in readers[place.topic])
+    """Move one partition, of a member with the most, to one that has at least two fewer; whether
+    there was one. Each move makes the loads more equal, so there is an end."""
+    least = {t: min(who, key=lambda m: (load[m], m)) for t, who in readers.items() if who}
+    movable = [p for p in places if p in chosen and load[chosen[p]] - load[least[p.topic]] >= 2]
+    if not movable:
+        return False
+    place = max(movable, key=lambda p: (load[chosen[p]], p))
+    load[chosen[place]] -= 1
+    _give(place, [least[place.topic]], chosen, load)
+    return True
