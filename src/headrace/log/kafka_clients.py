@@ -8,7 +8,8 @@ committed records only; its group is one of Kafka's, and partitions are shared b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,7 +112,7 @@ class KafkaProducer:
         try:
             self._current.produce(topic, **message)
         except BufferError:  # as much is queued as may be
-            flush(self._current, self._failed)
+            flush(self._current, self._failed, others=True)
             self._current.produce(topic, **message)
 
     def send_all(
@@ -143,9 +144,9 @@ class KafkaProducer:
     def flush(self) -> None:
         try:
             with in_words(self._cluster):
-                flush(self._current, self._failed)
+                flush(self._current, self._failed, others=True)
         finally:
-            self._failed = []  # what is wrong is raised once
+            self._failed.clear()  # raised once; what is reported later is raised the next time
 
     def begin(self) -> None:
         self.flush()
@@ -160,6 +161,7 @@ class KafkaProducer:
         try:
             with in_words(self._cluster):
                 flush(self._current, self._failed)
+            with in_words(self._cluster), _in_doubt():
                 self._current.commit_transaction(PATIENCE)
         except BaseException:
             self._drop()
@@ -184,6 +186,23 @@ class KafkaProducer:
         self._plain.purge()
         self._plain.flush(0)
         self._transactional = None
+
+
+@contextmanager
+def _in_doubt() -> Iterator[None]:
+    """An error of a commit, unless it says that there is nothing to be committed."""
+    kafka = library()
+    try:
+        yield
+    except kafka.KafkaException as cause:
+        if cause.args[0].txn_requires_abort():
+            raise
+        raise LogError(
+            "HR-KAFKA-058",
+            f"it is not known whether a transaction was committed: {cause.args[0].str()}",
+            "All of it is there, or nothing: look into its topics when the brokers answer, and "
+            "send it again only if it is not there.",
+        ) from cause
 
 
 def _topic(name: str) -> Any:

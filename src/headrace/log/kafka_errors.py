@@ -128,7 +128,7 @@ def _said(cluster: Cluster, error: Any) -> LogError:
     if error.name() in _TAKEN_OVER:
         return LogError(
             "HR-LOG-021",
-            f"another member of the group has taken over: {error.str()}",
+            f"this consumer is not a member of its group any more: {error.str()}",
             "Nothing was committed; what was not committed is read again.",
         )
     if error.name() in _TOO_LARGE:

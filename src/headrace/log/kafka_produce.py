@@ -102,16 +102,18 @@ def _by_partition(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield partition, records.take(pa.array(rows))
 
 
-def flush(producer: Any, failed: list[Any]) -> None:
-    """Wait until everything that was queued is at the brokers; raise if something cannot be."""
+def flush(producer: Any, failed: list[Any], *, others: bool = False) -> None:
+    """Wait until everything that was queued is at the brokers; raise if something cannot be, with
+    `others` when the other records are there."""
     kafka = library()
     left, since = producer.flush(1.0), time.monotonic()
-    while left and not failed:
+    while left and (others or not failed):
         fewer = producer.flush(1.0)
         if fewer < left:
             left, since = fewer, time.monotonic()
         elif time.monotonic() - since > PATIENCE:
-            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._MSG_TIMED_OUT))
+            failed.append(kafka.KafkaError(kafka.KafkaError._MSG_TIMED_OUT))
+            break
     if failed:
         causes = [e for e in failed if e.code() not in purged()]
         raise kafka.KafkaException([*causes, *failed][0])

@@ -1,0 +1,95 @@
+"""hr.Producer over Kafka while the brokers do not answer: what is said of which records."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+import headrace as hr
+from headrace.errors import LogError
+from headrace.log.kafka_produce import flush
+from tests.kafka.running import new_topic
+from tests.kafka.written import messages
+
+
+@pytest.fixture
+def place(kafka: Any) -> str:
+    return f"kafka://{kafka.address}"
+
+
+class Stalled:
+    """A producer of the library that says nothing at first, and later that nothing was sent."""
+
+    def __init__(self):
+        self.reports, self.flushes = [], 0
+
+    def produce(self, topic, on_delivery, **message):
+        self.reports.append(on_delivery)
+
+    def poll(self, timeout):
+        pass
+
+    def purge(self):
+        pass
+
+    def flush(self, timeout):
+        self.flushes += 1
+        if self.flushes > 2:
+            for report in self.reports:
+                report(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+            self.reports = []
+        return len(self.reports)
+
+
+def test_what_is_reported_after_a_flush_is_raised_by_the_next(place, monkeypatch):
+    monkeypatch.setattr("headrace.log.kafka_produce.PATIENCE", 0)
+    producer, topic = hr.Producer(place), new_topic()
+    producer._client._plain = producer._client._current = Stalled()
+    producer.send(topic, b"x")
+    for _ in ("it waits no longer", "it was not sent"):
+        with pytest.raises(LogError) as caught:
+            producer.flush()
+        assert caught.value.code == "HR-KAFKA-050"
+    producer.close()
+
+
+def test_what_cannot_be_sent_is_reported_when_the_others_are_there():
+    failed, left = [], [3, 2, 1, 0]
+
+    class Slow:
+        def flush(self, timeout):
+            failed[:] = [KafkaError(KafkaError._UNKNOWN_PARTITION)]
+            return left.pop(0)
+
+    with pytest.raises(KafkaException, match="Unknown partition"):
+        flush(Slow(), failed, others=True)
+    assert not left
+
+
+@pytest.mark.parametrize(
+    "options, code", [({}, "HR-KAFKA-058"), ({"txn_requires_abort": True}, "HR-KAFKA-050")]
+)
+def test_a_commit_that_is_not_answered_is_said_to_be_in_doubt(place, options, code):
+    topic = new_topic()
+    with hr.Producer(place) as producer:
+        with pytest.raises(LogError) as caught, producer.transaction():
+            producer.send(topic, b"perhaps")
+            real = producer._client._current
+            producer._client._current = SimpleNamespace(
+                flush=real.flush, commit_transaction=raising(KafkaError._TIMED_OUT, **options)
+            )
+        assert caught.value.code == code
+        del real
+        with producer.transaction():
+            producer.send(topic, b"after")
+    assert [m.value() for m in messages(topic)] == [b"after"]
+
+
+def raising(code, **options):
+    def fail(timeout):
+        raise KafkaException(KafkaError(code, "no answer", **options))
+
+    return fail
