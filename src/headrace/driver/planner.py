@@ -104,6 +104,8 @@ class Planner:
         if not self._ending and drain_requested(self._log.folder):
             self._ending, self._only_now = True, False
             self._targets.clear()  # what is there now, not when the run began
+            for source in self._sources.values():
+                source.gather()
         before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
         self._learn(now)
@@ -168,7 +170,10 @@ class Planner:
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
-            self._targets[place] = source.latest(split.name)
+            latest = source.latest(split.name)
+            if source.gathering(split.name):
+                return latest
+            self._targets[place] = latest
         return self._targets[place]
 
     def _has_more(self, split: Split, latest: Any) -> bool:
@@ -179,7 +184,8 @@ class Planner:
 
     def _exhausted(self, splits: list[Split]) -> bool:
         """Whether all that was there is read, or what is not waits for rows that came later."""
-        if any(self._sources[s.input].unsettled(s.name) for s in splits):
+        inputs = [(self._sources[s.input], s.name) for s in splits]
+        if any(source.unsettled(name) or source.gathering(name) for source, name in inputs):
             return False
         unread = [s for s in splits if s.at != self._latest(s)]
         live = [s for s in splits if s.state == LIVE and not self._has_more(s, self._latest(s))]
@@ -245,7 +251,7 @@ class Planner:
         source = self._sources[split.input]
         if source.loops:
             return self._all_read
-        pinned = self._ending and not source.bounded
+        pinned = self._ending and not source.bounded and (split.input, split.name) in self._targets
         return bool(at == latest and (pinned or source.ended(split.name, at)))
 
     def _read(self, split: Split) -> Read:

@@ -180,6 +180,15 @@ class Source(Protocol):
         """Whether something is there that may become readable or turn out to be damaged soon."""
         return False
 
+    def gather(self) -> None:
+        """What is there now is to be read before the run is over; see `gathering`."""
+        return None
+
+    def gathering(self, split: str) -> bool:
+        """Whether some of what was there when the run began, or at `gather`, is still to be stored:
+        `latest` will show it."""
+        return False
+
     def in_words(self, split: str) -> str:
         """The split and its input, for errors: what was read, and from where."""
         kind, place = (self.identity()[fact] for fact in ("kind", "place"))

@@ -194,10 +194,21 @@ class FollowingSource(SqlSource):
         super().__init__(o, database)
         self.bounded = o.bounded
         self._next, self._done = 0, False  # the next look; whether there will be none
+        self._gathered = False  # whether all is stored that was there at the first look
 
     @abstractmethod
     def _follow(self, c: Connection, now: int) -> None:
-        """Store what is new; a bounded input notes when it is done."""
+        """Store what is new; `_finish` when that is all of what was there at the first look."""
+
+    def gather(self) -> None:
+        self._next, self._gathered = 0, False
+
+    def gathering(self, split: str) -> bool:
+        return not self._gathered
+
+    def _finish(self) -> None:
+        """All is stored that was there at the first look."""
+        self._gathered, self._done = True, self.bounded
 
     def _begin(self) -> None:
         """What comes before the first look."""

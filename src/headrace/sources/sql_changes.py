@@ -251,6 +251,10 @@ class ChangesSource(FollowingSource):
     def _bounds(self) -> tuple[int, int]:
         return StoredSource._bounds(self) if self.complete else (0, 0)
 
+    def gather(self) -> None:
+        super().gather()
+        self._until = 0
+
     def has_more(self, split: str, offset: int) -> bool:
         if not self.complete or super().has_more(split, offset):
             return True
@@ -319,7 +323,7 @@ class ChangesSource(FollowingSource):
         slot, facts = self._slot(), self._done_facts()
         self._check_published(c, facts)
         ((flushed,),) = c.run("SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint")
-        if self.bounded and not self._until:
+        if not self._until:
             self._until = int(flushed)
         messages = c.run(
             f"SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', NULL, {MOST_CHANGES}, "
@@ -343,5 +347,7 @@ class ChangesSource(FollowingSource):
             point("source.changes.noted")
             where = f"{end >> 32:X}/{end & 0xFFFFFFFF:X}"
             c.run(f"SELECT end_lsn::text FROM pg_replication_slot_advance('{slot}', '{where}')")
-        if self.bounded and (not found or end >= self._until):
-            self._done = True
+        if not found or end >= self._until:
+            self._finish()
+        else:
+            self._next = now  # there is more

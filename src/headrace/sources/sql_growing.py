@@ -19,7 +19,7 @@ from headrace.errors import InputError
 from headrace.schema import ddl_type
 from headrace.sources.columns import fit
 from headrace.sources.contract import BEGINNING, InputRequest
-from headrace.sources.sql import FollowingSource
+from headrace.sources.sql import POLL, FollowingSource
 from headrace.sources.stored_source import SPLIT, StoredSource
 from headrace.state.faults import point
 
@@ -102,6 +102,10 @@ class GrowingSource(FollowingSource):
         some = f"SELECT count(*) FROM (SELECT 1 FROM ({query}) AS q LIMIT 1) AS s"
         return bool(self._look(lambda c: c.run(some))[0][0])
 
+    def gather(self) -> None:
+        super().gather()
+        self._pending = None  # what it waits for was there before
+
     def _broken_off(self) -> None:
         self._pending = None
 
@@ -126,16 +130,19 @@ class GrowingSource(FollowingSource):
             if self.bounded and self._until is None:
                 self._until = newest
             if newest is None or (self.bounded and self._last == self._until):
-                self._done = self.bounded
+                self._finish()
                 return
             # in this order: whoever has taken a smaller value is at work now, or has finished
             self._pending = self._until if self.bounded else newest, self._writers(c), now
         newest, writers, since = self._pending
         if now - since < self._settle or (writers and writers & self._writers(c)):
+            self._next = min(self._next, now + POLL)
             return
         if self._take(c, newest):
             self._pending = None
-            self._done = self.bounded
+            self._finish()
+        else:
+            self._next = now  # there is more
 
     def _take(self, c: Connection, newest: Any) -> bool:
         """Store the next rows up to `newest`, all rows of a value at once; whether that is all.
