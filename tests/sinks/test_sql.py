@@ -416,3 +416,37 @@ def test_the_hint_for_a_missing_index_can_be_followed(tmp_path, dialect):
     assert error.code == "HR-SQL-006"
     run(where, error.hint.partition(";")[0])
     out.open().check()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "columns"),
+    [
+        ("sqlite", "k text COLLATE NOCASE PRIMARY KEY, n bigint"),
+        ("sqlite", "n bigint, k text COLLATE rtrim UNIQUE"),
+        ("sqlite", "k text, n bigint, UNIQUE (k COLLATE NOCASE)"),
+        ("sqlite", "k text COLLATE binary PRIMARY KEY, n bigint"),
+        ("duckdb", "n bigint, k text COLLATE NOCASE PRIMARY KEY"),
+        ("duckdb", 'k text COLLATE "C" PRIMARY KEY, n text COLLATE NOCASE'),
+        ("postgresql", "k text COLLATE alike PRIMARY KEY, n bigint"),
+        ("postgresql", "k uuid PRIMARY KEY, n bigint"),
+        ("postgresql", 'k text COLLATE "C" PRIMARY KEY, n text COLLATE alike'),
+    ],
+)
+def test_a_key_that_the_table_compares_otherwise_is_refused(tmp_path, dialect, columns):
+    where, table = database(dialect, tmp_path), new_table(dialect)
+    if "alike" in columns:
+        alike = "(provider=icu, locale='und-u-ks-level2', deterministic=false)"
+        run(where, "DROP COLLATION IF EXISTS alike CASCADE", f"CREATE COLLATION alike {alike}")
+    run(where, f"CREATE TABLE {table} ({columns})")
+    schema = schema_of("k string")
+    sink = output(tmp_path, dialect, Output, schema, table=table, mode="upsert", key="k").open()
+    if "uuid" in columns:
+        one = "1E1C1D8E-0000-0000-0000-00000000000a"
+        for bad in (one, one.lower().replace("-", "")):
+            rows = pa.Table.from_pylist([{"k": bad}], schema)
+            assert refusal(made(sink).stage, rows, 0, "a").code == "HR-OUTPUT-006"
+        publish(made(sink), 0, [{"k": one.lower()}])
+    elif any(f"k text COLLATE {exact}" in columns for exact in ("binary", '"C"')):
+        sink.check()
+    else:
+        assert refusal(sink.check).code == "HR-SQL-031"

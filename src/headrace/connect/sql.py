@@ -15,7 +15,7 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -100,6 +100,15 @@ class Column:
     cast: str = ""  # the type to cast to, where rows cannot be loaded as they are
 
 
+def collated(keys: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[frozenset[str], str]:
+    """Keys, each with the first collation that it has; of the same columns one that has any."""
+    found: dict[frozenset[str], str] = {}
+    for names, collations in keys:
+        key = frozenset(names)
+        found[key] = next(filter(None, collations), found.get(key, ""))
+    return found
+
+
 class Connection(ABC):
     dialect: ClassVar[str]
 
@@ -115,8 +124,9 @@ class Connection(ABC):
         """The columns of a table; None if there is no such table."""
 
     @abstractmethod
-    def keys(self, table: TableName) -> list[frozenset[str]]:
-        """The sets of columns that are unique."""
+    def keys(self, table: TableName) -> dict[frozenset[str], str]:
+        """The sets of columns that are unique; of each the collation by which texts that differ
+        are the same, or nothing."""
 
     def is_view(self, table: TableName) -> bool:
         """Whether it is a view without a trigger that writes to it."""

@@ -20,6 +20,7 @@ from headrace.connect.sql import (
     SqlFailure,
     TableName,
     UnmappedError,
+    collated,
     quoted,
 )
 from headrace.kernel import duckdb
@@ -80,14 +81,15 @@ class DuckDb(Connection):
         return [_column(n, kind, null == "NO", default is not None)
                 for n, kind, null, _, default, *_ in rows]  # fmt: skip
 
-    def keys(self, table: TableName) -> list[frozenset[str]]:
+    def keys(self, table: TableName) -> dict[frozenset[str], str]:
         rows = self.run(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE schema_name = $1 AND "
-            "table_name = $2 AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+            "SELECT constraint_column_names, sql FROM duckdb_constraints() c JOIN duckdb_tables() "
+            "USING (database_oid, table_oid) WHERE c.schema_name = $1 AND c.table_name = $2 AND "
+            "constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
             table.schema or "main",
             table.name,
         )
-        return [frozenset(names) for (names,) in rows]
+        return collated((names, [_collation(n, sql) for n in names]) for names, sql in rows)
 
     def is_view(self, table: TableName) -> bool:
         sql = (
@@ -165,6 +167,12 @@ def _failures() -> Iterator[None]:
         raise SqlFailure(_line(cause), transient=True) from None
     except duckdb.Error as cause:
         raise SqlFailure(_line(cause)) from None
+
+
+def _collation(name: str, table: str) -> str:
+    """Of a column, in the statement that makes the table as DuckDB writes it."""
+    said = re.search(rf'[(,] ?"?{re.escape(name)}"? VARCHAR COLLATE ([\w.]+)', table)
+    return said[1] if said and said[1].upper() not in ("C", "POSIX", "BINARY") else ""
 
 
 def _line(cause: Exception) -> str:

@@ -25,6 +25,7 @@ from headrace.connect.sql import (
     TableName,
     UnmappedError,
     close_idle,
+    collated,
     quoted,
 )
 from headrace.schema import TIMESTAMP
@@ -93,10 +94,12 @@ _VIEW = """
 SELECT 1 FROM pg_class c WHERE c.oid = to_regclass($1) AND c.relkind IN ('v', 'm') AND NOT EXISTS
   (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 68 = 68)"""
 _KEYS = """
-SELECT i.indexrelid::bigint, a.attname FROM pg_index i
+SELECT i.indexrelid::bigint, a.attname, coalesce(min(c.collname), '') FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+LEFT JOIN pg_collation c ON NOT c.collisdeterministic
+  AND (c.oid = a.attcollation OR c.oid = ANY(i.indcollation))
 WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indpred IS NULL
-  AND i.indexprs IS NULL AND i.indisvalid"""
+  AND i.indexprs IS NULL AND i.indisvalid GROUP BY 1, 2"""
 
 
 class Postgres(Connection):
@@ -143,11 +146,11 @@ class Postgres(Connection):
             return None
         return [_column(*row) for row in rows]
 
-    def keys(self, table: TableName) -> list[frozenset[str]]:
-        found: dict[int, set[str]] = {}
-        for index, name in self.run(_KEYS, table.sql):
-            found.setdefault(index, set()).add(name)
-        return [frozenset(names) for names in found.values()]
+    def keys(self, table: TableName) -> dict[frozenset[str], str]:
+        found: dict[int, dict[str, str]] = {}
+        for index, name, collation in self.run(_KEYS, table.sql):
+            found.setdefault(index, {})[name] = collation
+        return collated((names, names.values()) for names in found.values())
 
     def is_view(self, table: TableName) -> bool:
         return bool(self.run(_VIEW, table.sql))

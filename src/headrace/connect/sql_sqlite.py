@@ -23,6 +23,7 @@ from headrace.connect.sql import (
     SqlFailure,
     TableName,
     UnmappedError,
+    collated,
     quoted,
 )
 from headrace.schema import TIMESTAMP, ddl_type
@@ -90,15 +91,16 @@ class Sqlite(Connection):
             for name, declared, required, filled, hidden, pk in rows
         ] or None
 
-    def keys(self, table: TableName) -> list[frozenset[str]]:
+    def keys(self, table: TableName) -> dict[frozenset[str], str]:
         primary = self.run("SELECT name FROM pragma_table_info($1) WHERE pk > 0", table.name)
-        found = [frozenset(name for (name,) in primary)] if primary else []
+        found = [([name for (name,) in primary], [""])] if primary else []
         for (index,) in self.run(
             'SELECT name FROM pragma_index_list($1) WHERE "unique" AND NOT partial', table.name
         ):
-            names = self.run("SELECT name FROM pragma_index_info($1)", index)
-            found.append(frozenset(name for (name,) in names))
-        return found
+            sql = "SELECT name, replace(upper(coll), 'BINARY', '') FROM pragma_index_xinfo($1) "
+            columns = self.run(f"{sql} WHERE key", index)
+            found.append(([name for name, _ in columns], [c for _, c in columns]))
+        return collated(found)
 
     def is_view(self, table: TableName) -> bool:
         sql = (

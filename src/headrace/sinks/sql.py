@@ -61,8 +61,8 @@ from headrace.sinks.sql_writing import CHANGE, TableWriter
 from headrace.state.faults import point
 
 T = TypeVar("T")
-State = tuple[list[Column] | None, list[frozenset[str]], Mapping[str, int]]
-_NOTHING: State = (None, [], {})
+State = tuple[list[Column] | None, dict[frozenset[str], str], Mapping[str, int]]
+_NOTHING: State = (None, {}, {})
 _ENCODING = "SELECT current_setting('server_encoding')"
 _UNTRANSLATABLE = "22P05"  # SQLSTATE
 _secrets: dict[str, Secret] = {}  # by database: as this process has seen them; never stored
@@ -193,7 +193,7 @@ class SqlSink(DeliveredSink):
         """The columns of the table, what is unique in it, and who has delivered to it."""
         table = c.resolve(self._table)
         columns = c.columns(table)
-        keys = c.keys(table) if self._upserts and columns is not None else []
+        keys = c.keys(table) if self._upserts and columns is not None else {}
         return columns, keys, self._delivered(c)
 
     # what is there

@@ -16,6 +16,7 @@ from headrace.sinks.formats import without_dictionaries
 from headrace.sinks.sql_writing import ADDED, CHANGE, RETRACTED
 
 _UUID = r"^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$"
+_UUID_SPELLED = r"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class TableFit:
     upserts: bool
     retracts: bool
 
-    def check(self, columns: Mapping[str, Column], keys: list[frozenset[str]]) -> None:
+    def check(self, columns: Mapping[str, Column], keys: Mapping[frozenset[str], str]) -> None:
         """Raise OutputError unless the table can hold the output, as far as can be told before."""
         for field in self.rows:
             column = columns.get(field.name)
@@ -63,6 +64,14 @@ class TableFit:
                 "HR-SQL-006",
                 f"{self.what} has no unique index on ({key}), the key of the output",
                 f"{index}; or choose another key.",
+            )
+        if self.upserts and (collation := keys[frozenset(self.key)]):
+            raise OutputError(
+                "HR-SQL-031",
+                f"the key of {self.what} ({', '.join(self.key)}) has the collation {collation}, by "
+                "which texts that differ may be the same",
+                "Rows of different keys would replace each other: make the table without the "
+                "collation, or choose another key.",
             )
 
     def fitted(self, rows: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
@@ -106,18 +115,22 @@ class TableFit:
             longest = column.longest if column is not None else None
             if longest is not None and (pc.max(pc.utf8_length(values)).as_py() or 0) > longest:
                 raise self.unfit(f"column {name!r} has a text of more than {longest} characters")
-            if (
-                column is not None
-                and column.cast
-                and not pc.all(pc.match_substring_regex(values, _UUID), min_count=0).as_py()
-            ):
-                raise self.unfit(f"column {name!r} has a text that is no {column.cast}")
+            if column is not None and column.cast:
+                self._check_uuids(values, column.cast, name)
         if (
             self.dialect == "sqlite"
             and pa.types.is_floating(values.type)
             and pc.any(pc.is_nan(values)).as_py()
         ):
             raise self.unfit(f"column {name!r} has NaN, which SQLite would store as null")
+
+    def _check_uuids(self, values: pa.ChunkedArray, kind: str, name: str) -> None:
+        """Of a key in one spelling: the table does not tell others apart."""
+        spelled, how = _UUID, ""
+        if name in self.key:
+            spelled, how = _UUID_SPELLED, " in lower case, with hyphens"
+        if not pc.all(pc.match_substring_regex(values, spelled), min_count=0).as_py():
+            raise self.unfit(f"column {name!r} has a text that is no {kind}{how}")
 
     def unfit(self, why: str) -> OutputError:
         return OutputError(
