@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -763,11 +764,15 @@ _FOUND: list[tuple[str, str, str]] = []
 
 
 def _imports() -> list[tuple[str, str, str]]:
-    """(module, the module it imports from, the name), of the whole product; read once."""
+    """(module, the module it imports from, the name), where a cut's name is; read once."""
     if not _FOUND:
+        cut = re.compile(rf"\b({'|'.join({name for names in CUTS.values() for name in names})})\b")
         for file in (SRC / "headrace").rglob("*.py"):
+            text = file.read_text()
+            if not cut.search(text):
+                continue  # to parse all files takes seconds, in every process of the tests
             module = ".".join(file.relative_to(SRC / "headrace").with_suffix("").parts)
-            for node in ast.walk(ast.parse(file.read_text())):
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.ImportFrom) and node.module:
                     _FOUND.extend((module, node.module, alias.name) for alias in node.names)
     return _FOUND
