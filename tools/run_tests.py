@@ -28,6 +28,7 @@ PRINTED = ROOT / "build" / "tests"
 AT_ONCE = 2  # processes
 PASSED, NONE_COLLECTED = 0, 5  # exit codes of pytest
 LONGEST = ("sinks", "ops", "kafka", "joins", "streams", "others", "driver")  # minutes each
+INSTALLED = "tests/test_installed.py"  # its environment is made once, for its tests on Spark too
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
 ON_DISK = ("sources",)
@@ -36,10 +37,12 @@ Group = tuple[str, list[str]]  # a name, and arguments of pytest
 
 def groups() -> Iterator[Group]:
     """Every test is in exactly one; those that take longest come first."""
-    yield "on Spark", ["-m", "spark"]
+    yield "on Spark", ["-m", "spark", f"--ignore={INSTALLED}"]
+    yield "installed", [INSTALLED]
     folders = [d for d in TESTS.iterdir() if any(d.glob("test_*.py"))]
     found = {d.name: (len([*d.rglob("test_*.py")]), [str(d.relative_to(ROOT))]) for d in folders}
     top = sorted(str(file.relative_to(ROOT)) for file in TESTS.glob("test_*.py"))
+    top.remove(INSTALLED)
     found["others"] = (len(top), top)
     first = [name for name in LONGEST if name in found]
     then = sorted(found.keys() - first, key=lambda name: (-found[name][0], name))

@@ -205,12 +205,12 @@ class OutputSuite:
     def test_a_driver_stopped_anywhere_and_let_go_later_changes_nothing(
         self, make: Any, tmp_path_factory: Any
     ) -> None:
+        calm = Stopped(SharedFolder(make(tmp_path_factory.mktemp("calm"))), None, 0)
+        calm.run()
+        assert len(calm.passed) > 3 * EPOCHS
+        long = os.environ.get(_LONG)
+        every = 1 if long else max(self.every, len(calm.passed) // self.stops)
         for epochs in (0, 1, EPOCHS):
-            calm = Stopped(SharedFolder(make(tmp_path_factory.mktemp("calm"))), None, 0)
-            calm.run()
-            assert len(calm.passed) > 3 * EPOCHS
-            long = os.environ.get(_LONG)
-            every = 1 if long else max(self.every, len(calm.passed) // self.stops)
             for at in range(1 + epochs % every, len(calm.passed) + 1, every):
                 place = tmp_path_factory.mktemp("two")
                 self.two_drivers(SharedFolder(make(place)), at, epochs)
