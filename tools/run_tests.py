@@ -6,7 +6,7 @@ meanwhile is in build/tests. The exit code is 1 if any has failed.
 
 Temporary folders are in memory where there is room: tests that look at what was written wait for
 thousands of syncs of a disk otherwise, and none of them can tell the difference. Those of inputs
-stay on the disk, whose files get the inode numbers of removed ones; so do programs that must run.
+stay on the disk, whose files get the inode numbers of removed ones.
 """
 
 from __future__ import annotations
