@@ -28,8 +28,9 @@ from tests.sinks.writing import (
 
 from headrace.errors import OutputError
 from headrace.schema import schema_of
-from headrace.sinks import open_sink, output_files, read_output
+from headrace.sinks import Timelines, merging, open_sink, output_files, read_output
 from headrace.state import faults
+from headrace.state.manifest import FIRST
 
 FILES = ["collect", "json lines", "parquet", "partitioned json lines"]
 
@@ -264,6 +265,39 @@ def test_the_columns_of_another_output_in_the_place_of_its_own_are_refused(tmp_p
     error = refusal(read_output, tmp_path / "a")
 
     assert error.code == "HR-OUTPUT-007" and own.name in error.message
+
+
+def test_columns_that_are_gone_are_named_by_whoever_needs_them(tmp_path, eager, monkeypatch):
+    """By readers, by merging, and by going back, which cuts a merged file."""
+
+    def opened(name: str, schema: str):
+        uri, job = f"files:{tmp_path}/{name}", str(tmp_path / "job")
+        return made(open_sink(uri, schema_of(schema), {}, job, name))
+
+    def published(sink, name: str, epochs: range) -> None:
+        for epoch in epochs:
+            rows = table(epoch, 1).append_column("s", [["x"]]).select(sink.schema.names)
+            sink.publish(epoch, sink.stage(rows, epoch, name), ALONE)
+
+    def gone(name: str) -> None:
+        (file,) = (tmp_path / name / "_commits").glob("*.schema")
+        file.unlink()
+
+    back = opened("back", "n bigint")
+    published(back, "back", range(8))
+    gone("back")
+    monkeypatch.setattr(merging, "EVERY", 100)
+    published(opened("merged", "n bigint, s string"), "merged", range(5))
+    gone("merged")
+    monkeypatch.setattr(merging, "EVERY", 1)
+    for work in (
+        lambda: published(opened("merged", "n bigint"), "merged", range(5, 7)),
+        lambda: read_output(tmp_path / "merged"),
+        lambda: back.go_back(Timelines(((FIRST, 4),)), ALONE),
+    ):
+        error = refusal(work)
+        assert error.code == "HR-OUTPUT-005" and "columns" in error.message
+        assert ".schema" in error.hint
 
 
 def test_an_output_file_whose_content_has_changed_is_named(tmp_path):

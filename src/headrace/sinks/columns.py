@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.errors import OutputError
+from headrace.sinks.commits import OutputFile
 from headrace.sinks.durable import folder_for, named
 from headrace.sinks.formats import without_dictionaries
 from headrace.state.sealed import corrupt, create_sealed, read_sealed
@@ -58,6 +60,20 @@ def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
         schema = unpacked(text)
         schemas[chain, digest] = without_dictionaries(schema).with_metadata(schema.metadata)
     return schemas
+
+
+def of_file(
+    part: OutputFile, folder: Path, chain: str, schemas: Mapping[tuple[str, str], pa.Schema]
+) -> pa.Schema:
+    """The columns of a file, of those stored in `folder`; OutputError if they are missing."""
+    schema = schemas.get((chain, part.schema))
+    if schema is None:
+        raise OutputError(
+            "HR-OUTPUT-005",
+            f"the columns of {part.file!r} are missing in {str(folder)!r}",
+            f"Restore {chain}.{part.schema}.schema there from a backup.",
+        )
+    return schema
 
 
 def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:

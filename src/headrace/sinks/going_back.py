@@ -139,7 +139,9 @@ def _cut_after(
     format, path = format_of(part.file), merging.find(part)
     check_bytes(path, part.bytes, part.crc)
     runs = spans_of(merging.commits.folder, part)
-    schema = file_columns(columns.stored(merging.commits.folder)[merging.chain, part.schema])
+    folder = merging.commits.folder
+    stored = columns.stored(folder)
+    schema = file_columns(columns.of_file(part, folder, merging.chain, stored))
     file = merging.fresh(slot, part, part.level, writer) + format.suffix
     hidden = merging.hidden / file
     written = write(hidden, lambda out: _copy(out, format, path, schema, runs, epoch))

@@ -252,7 +252,8 @@ class FileMerging:
         paths = [self.find(p) for p in parts]
         for part, path in zip(parts, paths, strict=True):
             check_bytes(path, part.bytes, part.crc)
-        schema = file_columns(stored[self.chain, parts[0].schema])
+        known = columns.of_file(parts[0], self.commits.folder, self.chain, stored)
+        schema = file_columns(known)
         written = write(self.hidden / file, lambda out: _joined(out, format, paths, schema))
         epochs = [span for p in parts for span in spans_of(self.commits.folder, p)]
         store_spans(self.commits.folder, file, epochs)

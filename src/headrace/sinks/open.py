@@ -245,13 +245,7 @@ def _read(target: Path) -> pa.Table:
 def _table(
     target: Path, part: OutputFile, schemas: dict[tuple[str, str], pa.Schema], chain: str
 ) -> pa.Table:
-    schema = schemas.get((chain, part.schema))
-    if schema is None:
-        raise OutputError(
-            "HR-OUTPUT-005",
-            f"the columns of {part.file!r} are missing in {str(target / FOLDER)!r}",
-            f"Restore {chain}.{part.schema}.schema there from a backup.",
-        )
+    schema = columns.of_file(part, target / FOLDER, chain, schemas)
     path = find(target, part)
     check_bytes(path, part.bytes, part.crc)
     tables = list(format_of(part.file).batches(path, file_columns(schema)))
