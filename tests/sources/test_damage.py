@@ -21,12 +21,16 @@ import pyarrow as pa
 import pytest
 from tests.sources.reading import again, chunks, typed
 
+import headrace as hr
 from headrace.clock import ManualClock
 from headrace.errors import HeadraceError, InputError
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
 from headrace.sources import received as lines_received
 from headrace.sources.received import LineWriter, Received
+from headrace.sources.spark_rows import SparkRows
+from headrace.sources.stored_rows import StoredInput
+from headrace.testing import drive
 
 SCHEMA = schema_of("n bigint")
 COUNT = 40
@@ -274,3 +278,32 @@ def test_a_folder_in_the_place_of_the_last_segment_is_an_error_with_its_name(tmp
     last.mkdir()
     with pytest.raises(InputError, match=last.name):
         Received(tmp_path).check()
+
+
+def test_what_is_in_the_place_of_a_lock_is_named(tmp_path):
+    """Of whoever stores rows: databases, spouts, frames of Spark."""
+    rows, frames = StoredInput(tmp_path / "rows"), SparkRows(tmp_path / "frames")
+    for home, store in ((rows.home, rows.lock), (frames.folder, frames.lock)):
+        (home / "storing").mkdir(parents=True)
+        error = _refused(store)
+        assert error.code == "HR-INPUT-003" and str(home / "storing") in error.message
+    topology = hr.Topology("locked")
+    topology.spout("numbers", _Nothing())
+    topology.bolt("out", "collect:").shuffle("numbers")
+    (tmp_path / "job" / "inputs" / "numbers" / "storing").mkdir(parents=True)
+    error = _refused(lambda: drive(topology, tmp_path / "job"))
+    assert error.code == "HR-INPUT-003" and "numbers" in error.message
+
+
+class _Nothing(hr.Spout):
+    output = "n bigint"
+    bounded = True
+
+    def next_tuple(self, collector: Any) -> None:
+        collector.end()
+
+
+def _refused(work: Callable[[], object]) -> InputError:
+    with pytest.raises(InputError) as caught:
+        work()
+    return caught.value

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.files import close_lock, sync, sync_folder, take_lock
+from headrace.files import close_lock, sync, sync_folder
 from headrace.sources.contract import Chunk, damaged
+from headrace.sources.stored_rows import storing_lock
 from headrace.state.faults import point
 from headrace.state.sealed import create_sealed, make_folder, numbered, read_sealed
 
@@ -221,7 +222,7 @@ class SparkRows:
     def lock(self) -> bool:
         """Whether this is the one process that may store."""
         if self._lock is None:
-            self._lock = take_lock(self.folder / "storing")
+            self._lock = storing_lock(self.folder)
         return self._lock is not None
 
     def unlock(self) -> None:

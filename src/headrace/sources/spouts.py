@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InputError, PlanError, StepError
-from headrace.files import close_lock, take_lock
+from headrace.files import close_lock
 from headrace.log import EmbeddedLog
 from headrace.rows import row_copier, table_of
 from headrace.schema import SchemaLike, ddl_of, schema_of
 from headrace.sources.contract import BEGINNING, Chunk, Range, Source, damaged, refuse_shorter
-from headrace.state.sealed import make_folder, read_sealed, replace_sealed
+from headrace.sources.stored_rows import storing_lock
+from headrace.state.sealed import read_sealed, replace_sealed
 
 TOPIC = "tuples"  # at rest, as the name of the column of ids
 SEGMENT = 64 << 20
@@ -263,11 +264,10 @@ class SpoutSource(Source):
         if self._lock is not None:
             return True
         place = self._place()
-        make_folder(place)
         before = _storing.get(place)
         if before is not None:  # of a run in this process that has ended without a word
             before.close()
-        self._lock = take_lock(place / "storing")
+        self._lock = storing_lock(place)
         if self._lock is None:
             return False
         _storing[place] = self

@@ -83,11 +83,10 @@ class StoredInput:
         """Whether this is the one that stores: no other process, and no earlier run in this."""
         if self._lock is not None:
             return True
-        make_folder(self.home)
         before = _storing.get(self.home)
         if before is not None:
             before.unlock()
-        self._lock = take_lock(self.home / "storing")
+        self._lock = storing_lock(self.home)
         if self._lock is None:
             return False
         _storing[self.home] = self
@@ -120,3 +119,18 @@ class StoredInput:
         if self.bounds()[0] < before:
             with self._as_input():
                 self._log.forget(TOPIC, {0: before})
+
+
+def storing_lock(home: Path) -> int | None:
+    """The lock of whoever stores rows in this folder, which is made; None if another has it."""
+    try:
+        make_folder(home)
+        return take_lock(home / "storing")
+    except OSError as cause:
+        why = (cause.strerror or str(cause)).lower()
+        raise InputError(
+            "HR-INPUT-003",
+            f"cannot store what an input reads, {str(home / 'storing')!r}: {why}",
+            "Free some space, fix the permissions, or remove what is in the place of the file or "
+            "folder; then start the job again.",
+        ) from cause
