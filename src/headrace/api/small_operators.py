@@ -295,8 +295,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> StreamT | TimedT:
         """A share of the rows (`sample(0.01)`), or so many of each key (`sample(10, per="1m")`).
 
-        Which rows are taken depends on where they came from, on the name of the step and on `seed`,
-        on nothing else.
+        Which rows are taken depends on where they came from, on the names of job and step, on their
+        key and on `seed`, on nothing else.
         """
         step = self._step(name, was)
         leaves_all_changes(step, "sample")

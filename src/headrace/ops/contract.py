@@ -272,7 +272,7 @@ class Spec(ABC):
         raise TypeError(f"{self.kind} has no aggregates")
 
     def for_step(self, name: str) -> Spec:
-        """The same in the step `name`: two steps draw independently of each other."""
+        """The same in "job/step": two jobs, and two steps, draw independently of each other."""
         aggs = tuple((n, agg.for_step(name)) for n, agg in self.aggregates)
         changed = any(a is not b for (_, a), (_, b) in zip(aggs, self.aggregates, strict=True))
         return self.with_aggregates(aggs) if changed else self
@@ -330,7 +330,7 @@ class ChunkSpec(ABC):
     several = False  # a row may become several
 
     def for_step(self, name: str) -> ChunkSpec:
-        """The same in the step `name`: two steps draw independently of each other."""
+        """The same in "job/step": two jobs, and two steps, draw independently of each other."""
         return self
 
     @property

@@ -116,7 +116,7 @@ class Draft:
         derived = f"{place}.{kind}" if place and kind else place or kind
         name = self._name(chosen, derived, node.site)
         was = node.was and self._numbered(node.was)
-        named = _named(node, name, was, derived if chosen is None else None)
+        named = self._named(node, name, was, derived if chosen is None else None)
         opens = chosen is not None or node.stateful or isinstance(node, Union) or not node.inputs
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
@@ -136,7 +136,7 @@ class Draft:
         self._chosen.pop(node.name, None)
         new = self._name(name, node.name, site)
         before = self._numbered(was) if was else node.was
-        renamed = _named(node, new, before, None)
+        renamed = self._named(node, new, before, None)
         self._nodes[self._nodes.index(node)] = renamed
         self._scopes[new] = new
         self._renamed[id(node)] = renamed
@@ -282,20 +282,19 @@ class Draft:
             "State, metrics and errors go by a step's name: give each its own.",
         )
 
+    def _named(self, node: NodeT, name: str, was: str | None, derived: str | None) -> NodeT:
+        """The node under a name; with that of the job it seeds what the step draws at random."""
+        of_step: dict[str, Any] = {}
+        if isinstance(node, Chunks | Stateful):
+            of_step["what"] = node.what.for_step(f"{self.job}/{name}")
+        return replace(node, name=name, was=was, derived=derived, **of_step)
+
     def _free(self, name: str) -> str:
         free, n = name, 1
         while free in self._scopes:
             n += 1
             free = f"{name}-{n}"
         return free
-
-
-def _named(node: NodeT, name: str, was: str | None, derived: str | None) -> NodeT:
-    """The node under a name, which also seeds what it draws at random."""
-    of_step: dict[str, Any] = (
-        {"what": node.what.for_step(name)} if isinstance(node, Chunks | Stateful) else {}
-    )
-    return replace(node, name=name, was=was, derived=derived, **of_step)
 
 
 def _without_looks(graph: tuple[Node, ...], looked: set[str]) -> tuple[Node, ...]:

@@ -26,11 +26,15 @@ class UnsuitableType(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Where each row stands: event time, split, offset; a missing column counts as equal."""
+    """Where each row stands: event time, split, offset; a missing column counts as equal.
+
+    The hash of its key tells rows apart that were made of one, as by explode.
+    """
 
     time: Column
     source: Column
     offset: Column
+    key: Column
 
     @property
     def columns(self) -> list[Column]:

@@ -244,8 +244,13 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
     def arguments(self) -> tuple[str | Expr, ...]:
         return tuple(a for a in (self.column, self.by) if a is not None)
 
+    @property
+    def draws(self) -> bool:
+        """Whether it draws at random, for which it needs the hash of each row's key."""
+        return isinstance(self.sketch, Reservoir)
+
     def for_step(self, name: str) -> Aggregate:
-        """The same aggregate in the step `name`, which seeds what it draws at random."""
+        """The same aggregate in "job/step", which seeds what it draws at random."""
         if not isinstance(self.sketch, Reservoir):
             return self
         return replace(self, sketch=replace(self.sketch, step=name))

@@ -61,13 +61,17 @@ class PaneOperator(Operator):
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         panes = self._window.panes_of(rows.column(TIME).to_numpy())
         placed = rows.append_column(_PANE, pa.array(panes))
+        if any(agg.draws for agg in self._aggs.values()):
+            placed = self._hashed(placed)
         return partial(placed, [_PANE, *self._keys], self._aggs)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        merged = merge(prepared, [_PANE, *self._keys], self._aggs)
-        hashes = hash_keys([merged.column(k) for k in self._keys], merged.num_rows)
-        names = [TIME if n == _PANE else n for n in merged.column_names]
-        return merged.rename_columns(names).append_column(HASH, pa.array(hashes))
+        merged = self._hashed(merge(prepared, [_PANE, *self._keys], self._aggs))
+        return merged.rename_columns([TIME if n == _PANE else n for n in merged.column_names])
+
+    def _hashed(self, rows: pa.Table) -> pa.Table:
+        hashes = hash_keys([rows.column(k) for k in self._keys], rows.num_rows)
+        return rows.append_column(HASH, pa.array(hashes))
 
     def step(self, step: EpochStep) -> None:
         table, arrived = step.tables[PANES], step.arrived

@@ -39,6 +39,8 @@ class AggregateWork:
     @np.errstate(all="ignore")  # inf and NaN are values here, not accidents
     def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         rows = windows.pool.take(pa.array(windows.index))  # better once than per column
+        if any(agg.draws for agg in self._aggs.values()):
+            rows = rows.append_column(HASH, _key_hashes(windows, ended))
         partials = singles(rows, self._aggs)
         span = RangeSpan(windows.low, windows.high, np.arange(rows.num_rows))
         results = {}
@@ -108,6 +110,15 @@ class _Picked:
         if name in self.pool.column_names:
             return flat(self.pool[name]).take(pa.array(self.index))
         return flat(self.keys[name]).take(pa.array(self.owner))
+
+
+def _key_hashes(windows: RowRanges, ended: Ended) -> pa.Array:
+    """The hash of the key of each row that is in a window: that of the last to begin before it."""
+    order = np.argsort(windows.low, kind="stable")
+    places = np.arange(len(windows.index))
+    last = np.searchsorted(windows.low[order], places, side="right") - 1
+    hashes = flat(ended.keys[HASH]).to_numpy()
+    return pa.array(hashes[order[np.maximum(last, 0)]])
 
 
 def _lasting(windows: RowRanges, ended: Ended) -> Ended:

@@ -1,9 +1,9 @@
 """sample: so many rows drawn at random, each with the same chance, or with one by its weight.
 
-Every row gets a random number from its place in the input (event time, split, offset), the name of
-the step and the seed: the rows with the smallest numbers are the sample. So a replay draws the
-same rows, and a sample merged of partials is the sample of all rows, to the last byte. With weights
-the number is exponential, divided by the weight (Efraimidis and Spirakis).
+Every row gets a random number from its place in the input (event time, split, offset), its key, the
+names of the job and the step, and the seed: the rows with the smallest numbers are the sample. So a
+replay draws the same rows, and a sample merged of partials is the sample of all rows, to the last
+byte. With weights the number is exponential, divided by the weight (Efraimidis and Spirakis).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headrace.ops.sketch.base import Sketch
 from headrace.ops.sketch.sizes import in_words
 
 Draws = npt.NDArray[np.float64]
+_FIRST, _LAST = np.finfo(np.float64).tiny, np.finfo(np.float64).max  # of those that are drawn
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Drawn:
 class Reservoir(Sketch[Drawn]):
     k: int = 1
     seed: int = 0
-    step: str = ""  # its name: two steps draw independently of each other
+    step: str = ""  # "job/step": two of them draw independently of each other
 
     ordered = True
 
@@ -106,7 +107,7 @@ class Reservoir(Sketch[Drawn]):
 
     def _draws(self, rows: Arguments) -> Draws:
         """The random number of each row; infinite for rows that cannot be drawn."""
-        place = [integers(column) for column in rows.order.columns]
+        place = [integers(column) for column in (*rows.order.columns, rows.order.key)]
         seeds = np.full(rows.count, seed_of(self.seed, self.step))
         parts = [*place, repeats(place), seeds]
         bits = hash_keys([pa.array(part) for part in parts]) >> np.uint64(11)
@@ -116,7 +117,9 @@ class Reservoir(Sketch[Drawn]):
             return np.where(present, uniform, np.inf)
         weight = floats(doubles(rows.by))
         drawable = present & (weight > 0)
-        return np.where(drawable, -np.log(uniform) / np.where(drawable, weight, 1.0), np.inf)
+        slow = -np.log(uniform) / np.where(drawable, weight, 1.0)
+        drawn = np.where(np.isinf(weight), uniform * _FIRST, np.minimum(slow, _LAST))
+        return np.where(drawable, drawn, np.inf)
 
     def result(self, columns: Sequence[Column]) -> Column:
         return flat(columns[0])

@@ -98,7 +98,7 @@ class _BestOperator(Operator):
         """Of rows that cannot be replaced, only the best travel."""
         rows = self._keys.hashed(rows)
         if self._spec.by is None:
-            worth = place_hashes(rows, self._spec.seed, self._spec.step)
+            worth = place_hashes(rows, self._spec.seed, self._spec.step, keyed=True)
             rows = rows.append_column(_WORTH, pa.array(worth))
         if self._spec.again:
             return rows

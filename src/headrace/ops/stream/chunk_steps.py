@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.arrays import Index, integers
-from headrace.chunk import OFFSET, SOURCE, TIME, visible
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.hashing import Hashes, hash_keys, seed_of
 from headrace.ops.agg.order import repeats
 from headrace.ops.contract import ChunkSpec
@@ -76,13 +76,14 @@ def is_array(t: pa.DataType) -> bool:
 # key and time; a row that has lost these is known by its values.
 
 
-def place_hashes(rows: pa.Table, seed: int, step: str) -> Hashes:
-    """One hash per row, evenly spread; another seed, or another step, gives other ones."""
+def place_hashes(rows: pa.Table, seed: int, step: str, keyed: bool = False) -> Hashes:
+    """One hash per row, evenly spread; another seed, "job/step" or key gives other ones."""
     columns = [pa.array(np.full(rows.num_rows, seed_of(seed, step)))]
     if OFFSET in rows.column_names:
         sources = _sources(rows)
         times = integers(rows.column(TIME)) if TIME in rows.column_names else sources
         place = [sources, integers(rows.column(OFFSET)), np.where(sources < 0, times, 0)]
+        place += [integers(rows.column(HASH))] if keyed else []
         columns += [pa.array(part) for part in (*place, repeats(place))]
     else:
         columns += [c for c in visible(rows).columns if not pt.is_nested(c.type)]
