@@ -278,11 +278,66 @@ def test_fewer_counters_are_refused_for_stored_state() -> None:
         lambda: hr.approx_top_k("v", 5, error=0.1, size=900),
         lambda: hr.approx_top_k("v", 5, size=32), lambda: hr.count_min("v", [1], size="x"),
         lambda: hr.count_min("v", [1], size=900, error=0.1),
+        lambda: hr.histogram("v", 3, low=0, high=9, error=0.1),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(PlanError, match="HR-APPROX-002"):
         make()
+
+
+PRECISE: dict[str, Callable[..., Any]] = {
+    "distinct": lambda **how: hr.approx_count_distinct("v", **how),
+    "quantile": lambda **how: hr.approx_quantile("v", 0.5, **how),
+    "histogram": lambda **how: hr.histogram("v", 3, **how),
+    "top": lambda **how: hr.approx_top_k("v", 1, **how),
+    "count_min": lambda **how: hr.count_min("v", [1], **how),
+    "theta": lambda **how: hr.theta("v", **how),
+}
+
+
+@pytest.mark.parametrize("make", PRECISE.values(), ids=PRECISE)
+def test_a_precision_that_cannot_be_had_is_refused_and_what_fits_is_taken(make: Any) -> None:
+    for how in ({"error": 1e-9}, {"error": 5e-324}, {"size": 1}):
+        with pytest.raises(PlanError, match="HR-APPROX-003"):
+            make(**how)
+    largest = make(size=1 << 40).sketch.memory()
+    assert largest == make(size=1 << 35).sketch.memory() < 1 << 35
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**200])
+def test_a_value_that_no_column_can_have_is_refused(value: int) -> None:
+    made = hr.Job("j")
+    rows = made.read(hr.rows([{"v": 1, "at": 1}]), time="at", delay="1s")
+    rows.window(hr.everything()).agg(c=hr.count_min("v", [value])).write("collect:")
+    with pytest.raises(PlanError, match="HR-AGG-001"):
+        made.check()
+
+
+def test_intervals_of_equal_width_have_their_counts_as_bounds() -> None:
+    aggs = {"s": hr.histogram("v", 2, low=0, high=4, bounds=True)}
+    rows = table(np.array([-1.0, 0, 1, 3, 4, np.nan]))
+    counts = [[b["count"], b["least"], b["most"]] for b in drawn(rows, aggs)[0]]
+    assert counts == [[1] * 3, [2] * 3, [1] * 3, [2] * 3]
+    running, _ = rolling(rows, np.array([0]), aggs)
+    assert running["s"][-1].as_py() == drawn(rows, aggs)[0]
+
+
+@pytest.mark.parametrize("weight", [np.inf, 5e-324, 1e-310, 1e308])
+def test_the_largest_and_the_smallest_weights_are_drawn_uniformly(weight: float) -> None:
+    trials, each = 2_000, 4
+    group, values = np.repeat(np.arange(trials), each), np.tile(np.arange(each), trials)
+    rows = table(values, group, w=np.full(trials * each, weight))
+    found = drawn(rows, {"s": hr.sample("v", 1, weight="w")})
+    assert [len(s) for s in found] == [1] * trials
+    counts = np.bincount(np.concatenate(found), minlength=each)
+    assert weight < 1e-300 or chi_square(counts, trials / each) < 16.3
+
+
+def test_an_infinite_weight_goes_before_every_other() -> None:
+    rows = table(np.arange(6), w=np.array([1e290, np.inf, 1.0, np.inf, np.nan, 5e-324]))
+    (found,) = drawn(rows, {"s": hr.sample("v", 6, weight="w")})
+    assert {*found[:2]} == {1, 3} and found[2:] == [0, 2, 5]
 
 
 def running_job(share: float, asked: float, bounds: bool) -> hr.Job:

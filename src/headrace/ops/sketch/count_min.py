@@ -26,7 +26,7 @@ from headrace.ops.agg.span import RunningSpan, stretches
 from headrace.ops.sketch.base import Sketch
 from headrace.ops.sketch.hll import BOUNDED
 
-DEFAULT_ERROR = 0.001
+DEFAULT_ERROR, MOST_BUCKETS = 0.001, 1_000_000
 _CELL_BYTES = 12  # its number and its count
 _TABLES = 3  # of 20 values, one is too high by more than the error, at most: e**-3
 
@@ -54,8 +54,9 @@ class CountMin(Sketch[CellCounts]):
     def buckets(self) -> int:
         """The cells of one table."""
         if self.size is not None:
-            return self.size // (_CELL_BYTES * _TABLES)
-        return ceil(e / (DEFAULT_ERROR if self.error is None else self.error))
+            return min(self.size // (_CELL_BYTES * _TABLES), MOST_BUCKETS)
+        error = DEFAULT_ERROR if self.error is None else self.error
+        return ceil(min(e / error, 2 * MOST_BUCKETS))
 
     def words(self) -> list[str]:
         said = {"error": self.error, "size": self.size, "bounds": self.bounds or None}
@@ -76,7 +77,7 @@ class CountMin(Sketch[CellCounts]):
             raise UnsuitableType("a number, text, a time or a boolean")
         try:
             asked = pa.array(list(self.values), kind)
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise UnsuitableType(f"values of its own type, not {list(self.values)}") from None
         if not np.array_equal(hash_keys([asked]), self._asked):
             raise UnsuitableType(f"values written as the column has them, not {list(self.values)}")

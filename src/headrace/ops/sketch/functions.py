@@ -11,7 +11,7 @@ from headrace.errors import PlanError, call_site
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.named import aggregate_of
 from headrace.ops.sketch.base import Sketch
-from headrace.ops.sketch.count_min import CountMin
+from headrace.ops.sketch.count_min import MOST_BUCKETS, CountMin
 from headrace.ops.sketch.frequent import COUNTER_BYTES, DEFAULT_COUNTERS, Frequent
 from headrace.ops.sketch.histogram import EqualWidth
 from headrace.ops.sketch.hll import HyperLogLog
@@ -127,7 +127,7 @@ def histogram(
     of what is below and before one of what is above. Without, as many intervals that hold about
     equally many values each, within `error` of all values; see `approx_quantile`. With `bounds` a
     struct has least and most, too: at least so many values are from low to high, both included, and
-    at most so many are between them.
+    at most so many are between them. Of intervals of equal width both are the count.
     """
     whole = isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MOST_BINS
     if not whole:
@@ -137,13 +137,13 @@ def histogram(
         shares = tuple(i / bins for i in range(bins + 1))
         sketch = Quantiles(shares, "buckets", error, bytes_of("histogram", size), bounds)
         return _approximate("histogram", column, sketch)
-    if error is not None or size is not None or bounds:
-        fact = "histogram has low= and high=, and an error=, a size= or bounds=, too"
+    if error is not None or size is not None:
+        fact = "histogram has low= and high=, and an error= or a size=, too"
         raise _wrong(fact, "Leave them out: intervals of equal width are counted exactly.")
     if not (_is_number(low) and _is_number(high) and low < high):  # type: ignore[operator]
         fact = f"histogram has low={low!r} and high={high!r}"
         raise _wrong(fact, "Pass both, as finite numbers, low < high; or neither.")
-    width = EqualWidth(float(low), float(high), bins)  # type: ignore[arg-type]
+    width = EqualWidth(float(low), float(high), bins, bounds)  # type: ignore[arg-type]
     if not isfinite(width.high - width.low):
         fact = f"histogram has low={low!r} and high={high!r}, further apart than a double can say"
         raise _wrong(fact, "Choose a smaller range: what is outside is counted, too.")
@@ -181,10 +181,15 @@ def approx_top_k(
     check_error("approx_top_k", error, counters if size is None else size)
     room = bytes_of("approx_top_k", size)
     if room is not None:
-        counters = room // COUNTER_BYTES
-    if counters is not None:
+        counters = min(room // COUNTER_BYTES, _MOST)
+    elif counters is not None:
         _check_count("approx_top_k", "counters", counters)
-    wanted = ceil(1 / error) if error is not None else (counters or DEFAULT_COUNTERS)
+    wanted = ceil(min(1 / error, 2 * _MOST)) if error is not None else counters
+    wanted = DEFAULT_COUNTERS if wanted is None else wanted
+    if not 0 < wanted <= _MOST:
+        wish = f"an error of {error:g}" if size is None else f"a size of {size!r}"
+        least = f"The least error is {1 / _MOST:g}, the least size {COUNTER_BYTES} bytes."
+        raise out_of_reach("approx_top_k", wish, least)
     if counters is not None and counters < k:
         raise _wrong(f"approx_top_k has {counters} counters for {k} values", "Choose more.")
     sketch = Frequent(k, max(wanted, k), bounds)
@@ -210,9 +215,9 @@ def count_min(
     if not isinstance(values, list | tuple) or not values or None in values:
         raise _wrong(f"count_min has the values {values!r}", "Pass a list of values, without None.")
     sketch = CountMin(tuple(values), error, bytes_of("count_min", size), bounds)
-    if not 2 < sketch.buckets <= _MOST:
+    if not 2 < sketch.buckets <= MOST_BUCKETS:
         wish = f"an error of {error:g}" if size is None else f"a size of {size!r}"
-        least = f"The least error is {3 / _MOST:g}, the least size 108 bytes."
+        least = f"The least error is {3 / MOST_BUCKETS:g}, the least size 108 bytes."
         raise out_of_reach("count_min", wish, least)
     return replace(aggregate_of("count_min", column), sketch=sketch)
 
@@ -224,7 +229,7 @@ def sample(
 
     Each row has the same chance, or with `weight`, rows are drawn one after the other with chances
     in proportion to it; nulls, and rows without a positive weight, are not drawn. The same rows
-    are drawn again when a job replays its input; another `seed`, or another step, draws others.
+    are drawn again when a job replays its input; another `seed`, step, key or job draws others.
     """
     _check_count("sample", "k", k)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:

@@ -22,6 +22,7 @@ from headrace.ops.agg.span import RunningSpan
 from headrace.ops.sketch.base import Sketch
 
 BUCKET = pa.struct([("low", pa.float64()), ("high", pa.float64()), ("count", pa.int64())])
+BOUNDED_BUCKET = pa.struct([*BUCKET, ("least", pa.int64()), ("most", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,18 @@ class EqualWidth(Sketch[CountRows]):
     low: float
     high: float
     bins: int
+    bounds: bool = False
 
     @property
     def edges(self) -> npt.NDArray[np.float64]:
         return np.linspace(self.low, self.high, self.bins + 1)
 
     def words(self) -> list[str]:
-        return [str(self.bins), f"low={self.low:g}", f"high={self.high:g}"]
+        of = [f"low={self.low:g}", f"high={self.high:g}"]
+        return [str(self.bins), *of, *(["bounds=True"] if self.bounds else [])]
 
     def numbers(self) -> list[int | float] | None:
-        return [self.bins, self.low, self.high]
+        return None if self.bounds else [self.bins, self.low, self.high]
 
     def memory(self) -> int:
         return 8 * (self.bins + 2)
@@ -59,7 +62,7 @@ class EqualWidth(Sketch[CountRows]):
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
-        return pa.list_(BUCKET)
+        return pa.list_(BOUNDED_BUCKET if self.bounds else BUCKET)
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"n": pa.list_(pa.int64())}
@@ -97,6 +100,8 @@ class EqualWidth(Sketch[CountRows]):
         edges = [None, *self.edges.tolist(), None]
         lows, highs = (pa.array(e * len(matrix), pa.float64()) for e in (edges[:-1], edges[1:]))
         counts = pa.array(matrix.reshape(-1))
-        buckets = pa.StructArray.from_arrays([lows, highs, counts], fields=list(BUCKET))
+        fields = BOUNDED_BUCKET if self.bounds else BUCKET  # both bounds are the count
+        columns = [lows, highs, *[counts] * (len(fields) - 2)]
+        buckets = pa.StructArray.from_arrays(columns, fields=list(fields))
         ends = array(np.arange(len(matrix) + 1) * (self.bins + 2), pa.int32())
         return pa.ListArray.from_arrays(ends, buckets)

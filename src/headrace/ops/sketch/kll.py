@@ -26,14 +26,13 @@ from headrace.ops.agg.span import ADD, RunningSpan, Ufunc
 from headrace.ops.sketch import levels as kll
 from headrace.ops.sketch import library
 from headrace.ops.sketch.base import Sketch
-from headrace.ops.sketch.histogram import BUCKET
+from headrace.ops.sketch.histogram import BOUNDED_BUCKET, BUCKET
 from headrace.ops.sketch.sizes import in_words, out_of_reach
 
 Doubles = npt.NDArray[np.float64]
 
 DEFAULT_ERROR = 0.01
 _SMALLEST, _LARGEST = 8, 65_535  # k that the library takes
-_BOUNDED_BUCKET = pa.struct([*BUCKET, ("least", pa.int64()), ("most", pa.int64())])
 _BOUNDED = pa.struct([("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
 
 
@@ -96,7 +95,7 @@ class Quantiles(Sketch[kll.KllSketches]):
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
         if self.shape == "buckets":
-            return pa.list_(_BOUNDED_BUCKET if self.bounds else BUCKET)
+            return pa.list_(BOUNDED_BUCKET if self.bounds else BUCKET)
         one = _BOUNDED if self.bounds else pa.float64()
         return one if self.shape == "one" else pa.list_(one)
 
@@ -217,7 +216,7 @@ class Quantiles(Sketch[kll.KllSketches]):
         kind = BUCKET
         if self.bounds:
             off = np.ceil(2 * library.kll_error(self.k) * total).astype(np.int64)
-            kind = _BOUNDED_BUCKET
+            kind = BOUNDED_BUCKET
             columns = [(n, np.maximum(n - off, 0), np.minimum(n + off, total)) for (n,) in columns]
         parts = [
             pa.StructArray.from_arrays(

@@ -45,7 +45,7 @@ def k_of(error: float | None, size: int | None) -> int:
         least = in_words(_HEAD + 8 * _SMALLEST)
         raise out_of_reach("theta", in_words(size), f"It needs {least} at least.")
     wanted = DEFAULT_ERROR if error is None else error
-    k = ceil((_DEVIATIONS / wanted) ** 2) + 1
+    k = ceil(min(_DEVIATIONS / wanted, _LARGEST) ** 2) + 1
     if k > _LARGEST:
         best = f"{_DEVIATIONS / (_LARGEST - 1) ** 0.5:.2g}"
         least = f"The least is {best}; hr.count_distinct is exact."
