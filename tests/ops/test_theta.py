@@ -229,7 +229,7 @@ TYPED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["window", "renamed", "union", "join"])
+@pytest.mark.parametrize("how", ["window", "expression", "renamed", "union", "join"])
 @pytest.mark.parametrize(("one", "other"), TYPED)
 def test_sets_of_values_of_different_types_are_refused(one: str, other: str, how: str) -> None:
     made, window = hr.Job("typed"), hr.tumbling("10s")
@@ -240,6 +240,9 @@ def test_sets_of_values_of_different_types_are_refused(one: str, other: str, how
         other_side = sets.agg(b=hr.theta("y"), k=hr.count(), name="r").select("b", "k")
         sets = sets.agg(a=hr.theta("x"), k=hr.count(), name="l").select("a", "k")
         sets = sets.join(other_side, on="k", within=("0s", "1s"))
+    elif how == "expression":
+        some = "case when at > 5 then {} end"
+        sets = sets.agg(a=hr.theta(some.format("x")), b=hr.theta(some.format("y")))
     else:
         sets = sets.agg(a=hr.theta("x"), b=hr.theta("y"))
     if how == "renamed":
@@ -254,6 +257,29 @@ def test_sets_of_values_of_different_types_are_refused(one: str, other: str, how
     assert [p.code for p in caught.value.problems] == ["HR-APPROX-006"]
     assert "is of" in str(caught.value) and caught.value.problems[0].site
     return None
+
+
+@pytest.mark.parametrize(
+    "column, code", [("nope", "HR-EXPR-001"), ("nope + 1", "HR-EXPR-001"), ("g + 1", "HR-EXPR-003")]
+)
+def test_a_set_of_what_is_wrong_is_one_problem(column: str, code: str) -> None:
+    made = hr.Job("wrong")
+    read = made.read("log:a", schema="g string, at bigint", time="at", delay="1s", name="in")
+    sets = read.window(hr.tumbling("10s")).agg(a=hr.theta(column), b=hr.theta("g"))
+    sets.with_columns(n=hr.theta_count(hr.theta_union("a", "b"))).write("collect:")
+    with pytest.raises(PlanError) as caught:
+        made.check()
+    assert [p.code for p in caught.value.problems] == [code]
+
+
+def test_sets_of_expressions_are_counted() -> None:
+    rows = [{"g": "ab"[i % 2], "v": i // 2 % 30, "at": i} for i in range(100)]
+    read = hr.Job("parts").read(hr.rows(rows), time="at", delay="1s")
+    sets = read.window(hr.everything()).agg(
+        a=hr.theta("case when g = 'a' then v end"), b=hr.theta(hr.col("v") + 10)
+    )
+    both = sets.with_columns(n=hr.theta_count(hr.theta_intersect("a", "b")))
+    assert both.head(1, quiet=True)["n"].to_pylist() == [20]
 
 
 @pytest.mark.spark

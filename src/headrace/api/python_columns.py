@@ -76,7 +76,7 @@ def _sketch_types(step: StepBuilder, specs: Mapping[str, object]) -> dict[str, p
         step.require_columns(made.columns)
         for name in made.columns:
             kind = step.schema.field(name).type if name in step.schema.names else pa.binary()
-            if not pa.types.is_binary(kind):
+            if not (pa.types.is_binary(kind) or pa.types.is_null(kind)):  # null: wrong, reported
                 fact = f"{made} takes {name!r}, which is {ddl_type(kind)} and no sketch"
                 step.report(PlanError("HR-APPROX-005", fact, 'Aggregate it first: hr.theta("x").'))
         kinds = {n: of for n in made.columns for of in sketched_values(step.edge, n)}
@@ -103,7 +103,7 @@ def sketched_values(edge: Edge, column: str) -> set[str]:
             agg = dict(node.what.aggregates).get(name)
             sides = [e for e in node.inputs if name in e.schema.names]
             if agg is not None:
-                found |= {agg.hashed(node.place.input) or ""} - {""}
+                found |= {cols.hashed(name, agg, node.place.input) or ""} - {""}
             elif len(node.inputs) > 1 and len(sides) == 1:  # the side of a join that has it
                 found |= sketched_values(sides[0], name)
     return found

@@ -292,10 +292,24 @@ def _field(
     if agg is None or uncertain(schema, frozenset(columns_read(((name, agg),)))):
         return field
     with draft.attempt(site):
-        exprs = arguments(((name, agg),))
-        wide = [*schema, *infer(exprs, schema)] if exprs else list(schema)
-        return pa.field(name, projected(name, agg).result_type(pa.schema(wide)))
+        return pa.field(name, projected(name, agg).result_type(_projected_to(name, agg, schema)))
     return field
+
+
+def hashed(name: str, agg: Aggregate, schema: pa.Schema) -> str | None:
+    """Of which family the values are whose hashes are stored, if they are and it is known."""
+    if uncertain(schema, frozenset(columns_read(((name, agg),)))):
+        return None
+    try:
+        return projected(name, agg).hashed(_projected_to(name, agg, schema))
+    except PlanError:  # reported where it is aggregated
+        return None
+
+
+def _projected_to(name: str, agg: Aggregate, schema: pa.Schema) -> pa.Schema:
+    """The columns of `schema`, and the arguments that have become columns."""
+    exprs = arguments(((name, agg),))
+    return pa.schema([*schema, *infer(exprs, schema)]) if exprs else schema
 
 
 def clashes(names: Sequence[str], fields: Sequence[pa.Field], what: str) -> list[PlanError]:
