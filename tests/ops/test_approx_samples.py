@@ -268,6 +268,29 @@ def test_fewer_counters_are_refused_for_stored_state() -> None:
             test.restart(job(hr.tumbling("10s"), counters=50))
 
 
+WEIGHTS = [(None, "x"), ("x", None), ("x", "y"), ("v", "x"), (None, "v"), ("v", None)]
+
+
+@pytest.mark.parametrize(("before", "now"), WEIGHTS)
+@pytest.mark.parametrize("windowed", [True, False])
+def test_another_weight_is_refused_for_stored_state(before: Any, now: Any, windowed: bool) -> None:
+    def weighted(weight: Any) -> hr.Job:
+        made = hr.Job("weighted")
+        schema = "k string, v bigint, x bigint, y bigint, at bigint"
+        rows = made.read("log:a", schema=schema, time="at", delay="1s", name="in").key_by("k")
+        some: Any = rows.window(hr.tumbling("10s")) if windowed else rows
+        more: Any = {} if windowed else {"unbounded": True}
+        some.agg(s=hr.sample("v", 2, weight=weight), name="w", **more).write("log:out", name="out")
+        return made
+
+    with Harness(weighted(before)) as test:
+        test.send("in", [{"k": "a", "v": 1, "x": 1, "y": 1, "at": 1_000}])
+        test.restart(weighted(before))
+        with pytest.raises(hr.StateError, match="the order of the aggregate 's'") as refused:
+            test.restart(weighted(now))
+        assert refused.value.code == "HR-EVOLVE-001"
+
+
 @pytest.mark.parametrize(
     "make",
     [

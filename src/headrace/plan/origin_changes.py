@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.clock import pretty
 from headrace.plan.nodes import Node
-from headrace.plan.shapes import FROM
+from headrace.plan.shapes import FROM, ORDER_OF
 
 _QUOTED = re.compile(r"`(\w+)`")
 Origin = Mapping[str, Any]
@@ -27,6 +27,7 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
     was = old.get("columns", {})
     for what, now in new.get("columns", {}).items():
         yield from _columns(what, _renamed(was.get(what, {}), renames), now)
+    yield from _orders(was, new.get("columns", {}))
     for name, family in new.get("hashed", {}).items():
         before = old.get("hashed", {}).get(name, family)  # not recorded: as it is
         if family != before:
@@ -45,6 +46,14 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
         yield from (f"the column {n!r} may be null in what is stored, and not now" for n in names)
     if "sides" in old and "sides" in new:
         yield from _sides(old, new, renames)
+
+
+def _orders(was: Origin, now: Origin) -> Iterator[str]:
+    """The aggregates that have got an order, or a weight, or have none any more."""
+    for what in sorted(was.keys() ^ now.keys()):
+        aggregate = what.removeprefix(ORDER_OF)
+        if aggregate != what and aggregate in was and aggregate in now:
+            yield f"{what} is new" if what in now else f"{what} is gone"
 
 
 def chain_difference(old: Origin, new: Origin, renames: Renames) -> str:

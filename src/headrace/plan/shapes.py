@@ -164,6 +164,9 @@ def _dealt_by(edge: Edge, key: str) -> dict[str, dict[str, list[str]]]:
     return found
 
 
+ORDER_OF = "the order of "  # or the weight
+
+
 def _arguments(aggs: Aggs, edge: Edge) -> Iterator[tuple[str, Shape]]:
     for name, agg in aggs:
         if agg.column is None and agg.kind == "count":
@@ -171,7 +174,7 @@ def _arguments(aggs: Aggs, edge: Edge) -> Iterator[tuple[str, Shape]]:
         if agg.column is not None:
             yield f"the aggregate {name!r}", origins(edge, str(agg.column))
         if agg.by is not None:
-            yield f"the order of the aggregate {name!r}", origins(edge, str(agg.by))
+            yield f"{ORDER_OF}the aggregate {name!r}", origins(edge, str(agg.by))
 
 
 def goes_by_event_time(node: Stateful) -> bool:
