@@ -79,6 +79,28 @@ def test_a_result_that_is_taken_back_is_the_one_that_was_emitted() -> None:
     assert came == [(1, "+"), (1, "-"), (4, "+")]
 
 
+@pytest.mark.parametrize("vertex", ["bigint", "string"])
+def test_a_sparsifier_that_is_taken_back_is_the_one_that_was_emitted(vertex: str) -> None:
+    made = hr.Job("back")
+    rows = made.read("log:x", schema=f"a {vertex}, b {vertex}, at bigint", name="x", time="at",
+                     delay="1ms")  # fmt: skip
+    window = hr.sliding("20ms", every="10ms")
+    sparse = rows.edges("a", "b").sparsify(window, error=0.9, lateness="1s", mode="retract")
+    sparse.write("collect:", name="out")
+    name = (lambda n: n) if vertex == "bigint" else str
+    draw, pairs = random.Random(5), [*nx.complete_graph(45).edges]
+    sent = [{"a": name(a), "b": name(b), "at": draw.randrange(30)} for a, b in pairs]
+    draw.shuffle(sent)
+    now: dict[Any, int] = defaultdict(int)
+    with Harness(made) as test:
+        for some in (sent[:600], [{"a": name(0), "b": name(0), "at": 60}], sent[600:]):
+            test.send("x", some)
+            for row in test.output("out"):
+                fact = (row["window_start"], row["a"], row["b"], row["weight"])
+                now[fact] += 1 if row["change"] == "+" else -1
+                assert now[fact] in (0, 1), fact
+
+
 def test_late_edges_are_a_stream() -> None:
     made = hr.Job("late")
     rows = made.read("log:x", schema="a bigint, b bigint, at bigint", name="x", time="at",

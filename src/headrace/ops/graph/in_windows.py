@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, flat
-from headrace.chunk import HASH, hidden_columns
+from headrace.chunk import hidden_columns
 from headrace.hashing import hash_keys
+from headrace.ops.agg.order import codes, sorted_by
 from headrace.ops.contract import ChunkSpec
 from headrace.ops.graph.edges import VERTEX, at_most_half
 from headrace.ops.graph.forests import forest_numbers
 from headrace.ops.graph.sampled_triangles import TRIANGLES
 from headrace.ops.graph.triangles import count_triangles
-from headrace.ops.keys import key_numbers
 
 WEIGHT = "weight"
 LISTS = ["edge_src", "edge_dst"]  # of the ends of a window's edges
@@ -44,15 +44,26 @@ class ListedGraphs:
         counts = pc.fill_null(pc.list_value_length(lists[0]), 0).to_numpy(zero_copy_only=False)
         ends = pa.concat_arrays([flat(pc.list_flatten(c)) for c in lists])
         row = np.tile(np.repeat(np.arange(len(counts)), counts), 2)
-        hashes = hash_keys([pa.array(row), ends], len(row))
-        named = pa.table([pa.array(hashes), pa.array(row), ends], [HASH, "row", "v"])
-        number, first = key_numbers(named)
+        number, first = _numbered(row, codes(ends).codes)
         half = len(row) // 2
         pairs = np.sort(number[:half] * max(len(first), 1) + number[half:])
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
         u, v = pairs // max(len(first), 1), pairs % max(len(first), 1)
         edges = u != v
         return ListedGraphs(u[edges], v[edges], row[first], ends.take(pa.array(first)))
+
+
+def _numbered(row: Index, vertex: Index) -> tuple[Index, Index]:
+    """The number of each vertex of each row, in their order, and where it comes first.
+
+    By value and not by hash: what is computed of a row is the same whatever rows are beside it.
+    """
+    order = sorted_by([row, vertex])
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (np.diff(row[order]) != 0) | (np.diff(vertex[order]) != 0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(fresh) - 1
+    return number, order[fresh]
 
 
 @dataclass(frozen=True)
