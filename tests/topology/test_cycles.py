@@ -130,12 +130,22 @@ def test_a_live_job_goes_on_with_what_went_round() -> None:
     job = itself("log:numbers", schema="start bigint, n bigint, steps bigint")
     with Harness(job) as test:
         test.send("numbers", [(6, 6, 0)])
-        assert test.output("out") == [{"start": 6, "steps": steps_of(6)}]
+        assert test.output() == [{"start": 6, "steps": steps_of(6)}]
         test.crash()
         test.send("numbers", [(7, 7, 0), (1, 1, 0)])
         answers = {row["start"]: row["steps"] for row in test.output("out")}
         assert answers == {7: steps_of(7), 1: 0}
         test.end()
+
+
+def test_what_goes_round_is_no_input_and_no_output_of_a_test() -> None:
+    job = itself("log:numbers", schema="start bigint, n bigint, steps bigint")
+    with Harness(job) as test:
+        assert list(test.inputs) == ["numbers"]
+        with pytest.raises(HeadraceError, match="HR-TEST-004"):  # nothing would read it
+            test.send("step.again to step", [(6, 6, 0)])
+        with pytest.raises(HeadraceError, match="HR-TEST-004"):
+            test.output("step.again back to step")
 
 
 def test_rows_of_a_circle_that_were_removed_are_missed(tmp_path: Path) -> None:

@@ -55,8 +55,9 @@ class WatchedJob:
             real.job, real.folder, real.on_error, real.dead_limit, real.slots, real=real
         )
         graph = real.graph()
-        self.inputs = {n.name: n for n in graph if isinstance(n, Read)}
-        self.outputs = [n.name for n in graph if isinstance(n, Write)]
+        edges = [n for n in graph if isinstance(n, Read | Write) and not _is_of_a_cycle(n)]
+        self.inputs = {n.name: n for n in edges if isinstance(n, Read)}
+        self.outputs = [n.name for n in edges if isinstance(n, Write)]
         self.windows = {n.name: late_ports(n) for n in graph if _has_late(n)}
         self.stateful = [n.name for n in graph if n.stateful]
 
@@ -85,6 +86,11 @@ def _added(graph: tuple[Node, ...]) -> Iterator[Node]:
         dead = Dead(name=DEAD, schema=DEAD_SCHEMA)
         yield dead
     yield Write(name=LETTERS, schema=dead.schema, inputs=(Edge(dead),), uri="collect:")
+
+
+def _is_of_a_cycle(edge: Read | Write) -> bool:
+    """Whether the job itself writes and reads what passes here: tuples that go round."""
+    return getattr(edge.uri, "loops", False) or str(edge.uri).startswith("loop:")
 
 
 def _has_late(node: Node) -> bool:
