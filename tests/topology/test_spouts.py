@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -230,11 +230,16 @@ class NoOutput(Forgetful):
     output = None
 
 
+class Streams(Forgetful):
+    outputs: ClassVar[Any] = {"odd": "v bigint"}
+
+
 @pytest.mark.parametrize(
     ("spout", "tasks", "words"),
     [
         (Nothing(), 1, "has no next_tuple"),
         (NoOutput(), 1, "declares no output"),
+        (Streams(), 1, "declares outputs, and a spout has one stream"),
         (Numbers(1), 0, "0 tasks"),
     ],
 )

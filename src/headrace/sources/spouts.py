@@ -385,3 +385,11 @@ def _check(spout: Spout, tasks: object) -> None:
             f"the spout {kind.__name__} {wrong}",
             'Write output = "field type, ..." and next_tuple(self, collector) in the class.',
         )
+    for name in ("outputs", "direct"):
+        if getattr(kind, name, None):
+            raise PlanError(
+                "HR-TOPOLOGY-051",
+                f"the spout {kind.__name__} declares {name}, and a spout has one stream",
+                "Emit a field that says which it is, and let the first bolt deal the tuples out to "
+                "streams.",
+            )
