@@ -121,6 +121,38 @@ def test_a_spout_hears_what_is_committed(tmp_path: Path) -> None:
     assert heard == list(range(9))
 
 
+class Pauses(Numbers):
+    """Has nothing at every second call."""
+
+    def open(self, context: Any) -> None:
+        super().open(context)
+        self.calls = 0
+
+    def next_tuple(self, collector: Any) -> None:
+        self.calls += 1
+        if self.calls % 2 == 0:
+            super().next_tuple(collector)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_run_to_the_end_waits_for_a_spout_that_has_nothing_now(
+    tasks: int, tmp_path: Path
+) -> None:
+    assert found(drive(topology(Pauses(7), tasks), tmp_path)) == list(range(7))
+
+
+def test_a_run_to_the_end_gives_up_where_nothing_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(Numbers):
+        def next_tuple(self, collector: Any) -> None:
+            pass
+
+    monkeypatch.setitem(drive.__globals__, "PATIENCE", 0)
+    with pytest.raises(AssertionError, match="the inputs have not ended"):
+        drive(topology(Silent(7)), tmp_path)
+
+
 def test_a_spout_without_an_end_is_called_again(tmp_path: Path) -> None:
     spout = Endless(4)
     driver = Driver(topology(spout, 1), tmp_path, until=None)

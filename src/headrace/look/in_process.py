@@ -78,6 +78,11 @@ class Driver:
         self._runner = LocalRunner(start.bundle, planner, committer)
         self.manifest: Manifest | None = start.log.latest()
 
+    @property
+    def ended(self) -> bool:
+        """Whether all inputs have ended and all that came of them is done."""
+        return self.manifest is not None and self.manifest.ended
+
     def epoch(self) -> Progress | None:
         """Run one epoch; None when there is nothing to do. What fails here has ended."""
         try:
