@@ -1,4 +1,4 @@
-"""hr.Producer over Kafka while the brokers do not answer: what is said of which records."""
+"""hr.Producer and hr.Consumer over Kafka while the brokers do not answer, or refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import headrace as hr
 from headrace.errors import LogError
 from headrace.log.kafka_produce import flush
 from tests.kafka.running import new_topic
-from tests.kafka.written import messages
+from tests.kafka.written import fresh, messages
 
 
 @pytest.fixture
@@ -93,3 +93,30 @@ def raising(code, **options):
         raise KafkaException(KafkaError(code, "no answer", **options))
 
     return fail
+
+
+def test_a_member_that_was_taken_for_dead_reads_again_what_it_has_not_committed(place):
+    topic = new_topic()
+    with hr.Producer(place) as producer:
+        producer.send_all(topic, [b"%d" % i for i in range(9)])
+    consumer = hr.Consumer(topic, fresh(), log=place, session="6s", max_poll="6s", auto_commit=None)
+    assert consumer.poll("20s", 2).offsets.tolist() == [0, 1]
+    consumer.commit()
+    assert consumer.poll("20s", 1).offsets.tolist() == [2]
+    real = consumer._client._consumer
+
+    class Refusing:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        def commit(self, **_):
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+
+    consumer._client._consumer = Refusing()
+    with pytest.raises(LogError) as caught:
+        consumer.commit()
+    assert caught.value.code == "HR-LOG-021"
+    consumer._client._consumer = real
+    assert consumer.poll("20s", 1).offsets.tolist() == [2]
+    consumer.commit()
+    consumer.close()

@@ -166,6 +166,28 @@ def test_a_consumer_that_starts_at_the_end_sees_what_comes(at):
         assert drained(at, reader) == [99]
 
 
+def test_a_commit_of_what_is_not_there_or_is_anothers_stores_nothing(at):
+    sent(at)
+    with consumer(at, group="g", auto_commit=None) as one:
+        while len(one.assignment()) < 2:
+            one.poll(at.wait)
+        one.commit({(at("t"), 0): 3, (at("t"), 1): 4})
+        with consumer(at, group="g", auto_commit=None) as two:
+            while not two.assignment() or len(one.assignment()) > 1:
+                one.poll("50ms")
+                two.poll("50ms")
+            ((own,), (theirs,)) = one.assignment(), two.assignment()
+            wrong = [({theirs: 1}, 21), ({own: 5, theirs: 5}, 21), ({own: 11}, 7), ({own: -1}, 7),
+                     ({(at("t"), 7): 0}, 21), ({(at("other"), 0): 0}, 21)]  # fmt: skip
+            for positions, code in wrong:
+                with pytest.raises(LogError) as caught:
+                    one.commit(positions)
+                assert caught.value.code == f"HR-LOG-{code:03}"
+            one.commit({own: 10})
+            two.commit({theirs: 0})
+            assert one.committed() == {own: 10, theirs: 0}
+
+
 @pytest.mark.parametrize("partition", [1.5, -1, "0", True, 2**70, float("nan")])
 def test_a_partition_that_is_none_is_refused_and_the_other_records_are_sent(at, partition):
     at.create(at("t"), 2)

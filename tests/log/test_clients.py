@@ -14,6 +14,8 @@ import pytest
 import headrace as hr
 from headrace.errors import LogError
 from headrace.log import TopicPartition
+from headrace.log.consumer_groups import GroupFiles
+from headrace.log.group_membership import CommittedOffset
 
 SCHEMA = "area string, n long"
 HEARTBEAT = "headrace.log.heartbeats.Heartbeat.beat"
@@ -408,6 +410,17 @@ def test_a_member_whose_session_ended_cannot_commit_over_its_successor(embedded,
     old.commit()  # what it had is forgotten: nothing to commit
     assert new.committed() == {T0: 5}
     new.close()
+
+
+def test_a_group_that_is_ahead_of_its_topic_gets_an_error_and_skips_nothing(embedded):
+    fill(embedded, partitions=1, rows=3)
+    ahead = {T0: CommittedOffset(embedded.describe("t").id, 5)}  # the log is an older copy
+    GroupFiles(embedded.root, "g", 1).reset(ahead)
+    with hr.Consumer("t", "g", log=embedded) as consumer:
+        assert refusal(consumer.poll, "0s").code == "HR-LOG-007"
+        consumer.seek("t", 0, "latest")
+        embedded.append("t", [b"new"])
+        assert [r.value for r in consumer.records("0s")] == [b"new"]
 
 
 def test_a_refused_commit_of_a_partition_that_is_not_held_skips_no_record(log):

@@ -193,3 +193,12 @@ def unknown_option(what: str, options: Mapping[str, Any], known: Collection[str]
             raise LogError(
                 "HR-LOG-019", f"cannot use option {name!r} of {what}", f"Its options: {listed}."
             )
+
+
+def outside(place: TopicPartition, offset: int, earliest: int, latest: int) -> LogError:
+    return LogError(
+        "HR-LOG-007",
+        f"offset {offset} is outside partition {place.partition} of topic '{place.topic}', "
+        f"which holds [{earliest}, {latest})",
+        f"Choose one from {earliest} (the earliest stored) to {latest} (the latest).",
+    )

@@ -23,8 +23,9 @@ from headrace.log.clients import (
     TopicPartition,
     TopicSubscription,
     opened_consumer,
+    outside,
 )
-from headrace.log.consumer_groups import unusable_name
+from headrace.log.consumer_groups import fenced, unusable_name
 from headrace.log.contract import Log
 
 _MOST = 262_144  # rows of one batch
@@ -97,7 +98,8 @@ class Consumer:
 
         An offset is that of the next record to read. Durable when this returns. HR-LOG-021: another
         member has taken over, and what was not committed is read again; or one of these offsets is
-        of a partition that this consumer does not hold. Nothing was stored.
+        of a partition that this consumer does not hold. HR-LOG-007: an offset that the partition
+        does not have. Nothing was stored.
         """
         self._check()
         if self._group is None:
@@ -111,8 +113,15 @@ class Consumer:
             wanted = dict(self._processed)
         else:
             wanted = {TopicPartition(*place): offset for place, offset in positions.items()}
-            for offset in wanted.values():
+            held = self._client.assignment()
+            for place, offset in wanted.items():
                 check_offset(offset)
+                if place not in held:
+                    raise fenced(self._group, place)
+                if not 0 <= offset <= self._client.position(place):
+                    earliest, latest = self._client.bounds(place)
+                    if not 0 <= offset <= latest:
+                        raise outside(place, offset, earliest, latest)
         self._due = time.monotonic() + (self._auto or 0)
         if not wanted:
             return
@@ -159,12 +168,7 @@ class Consumer:
             offset = earliest if _start(offset) == "earliest" else latest
         check_offset(offset)
         if not earliest <= offset <= latest:
-            raise LogError(
-                "HR-LOG-007",
-                f"offset {offset} is outside partition {partition} of topic '{topic}', "
-                f"which holds [{earliest}, {latest})",
-                f"Seek from {earliest} (the earliest stored) to {latest} (the latest).",
-            )
+            raise outside(place, offset, earliest, latest)
         self._forget(place, offset)
         self._client.seek(place, offset)
 

@@ -15,7 +15,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from headrace.errors import LogError
-from headrace.log.clients import PolledBatch, Revoking, TopicPartition, TopicSubscription
+from headrace.log.clients import (
+    PolledBatch,
+    Revoking,
+    TopicPartition,
+    TopicSubscription,
+    outside,
+)
 from headrace.log.consumer_groups import GroupFiles, fenced
 from headrace.log.contract import APPEND_TIME, OFFSET, TopicInfo
 from headrace.log.embedded import EmbeddedLog
@@ -141,7 +147,9 @@ class EmbeddedConsumer:
         start, end = self._at[place], info.latest[place.partition]
         if start < info.earliest[place.partition]:
             raise self._overtaken(place, start, info.earliest[place.partition])
-        if start >= end:
+        if start > end:  # a log that was restored from a copy: never what comes there later
+            raise outside(place, start, info.earliest[place.partition], end)
+        if start == end:
             return None
         chunks = self._log.read(*place, start, end, times=True, offsets=True)
         chunk = next(chunks, None)

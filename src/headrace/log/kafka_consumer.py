@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.clients import Headers, PolledBatch, Revoking, TopicPartition, TopicSubscription
+from headrace.log.clients import (
+    Headers,
+    PolledBatch,
+    Revoking,
+    TopicPartition,
+    TopicSubscription,
+    outside,
+)
 from headrace.log.contract import BYTES
 from headrace.log.forks import left_to_parent
 from headrace.log.kafka import (
@@ -38,6 +45,7 @@ _MOST = 1_000_000  # records that the client returns at once
 _LOOK = 1.0  # seconds after which it is asked whether the topics are still the same
 _ANSWER = 2.0  # seconds for an answer to that
 _LAST = (1 << 63) - 1  # the latest time that a record can have, in milliseconds
+_LEFT = "_MAX_POLL_EXCEEDED"  # it joins its group again
 _OUT_OF_RANGE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
 
@@ -76,6 +84,7 @@ class KafkaConsumer:
         self._empty: dict[TopicPartition, int] = {}  # after what waits: no records before that
         self._outside: set[TopicPartition] = set()  # those that do not have the next offset
         self._ids: dict[str, str] = {}  # of the topics that are read
+        self._refused = False  # whether a commit was, since what it is about was read
         self._look = 0.0  # when the topics are looked at again
         self._starts: dict[TopicPartition, int] = {}  # the ends of the partitions at the beginning
         self._revoking: Revoking = lambda places, lost: None
@@ -148,6 +157,8 @@ class KafkaConsumer:
     def poll(self, timeout: float, max_rows: int, revoking: Revoking) -> PolledBatch | None:
         self._revoking, end = revoking, time.monotonic() + timeout
         with in_words(self._cluster):
+            if self._refused:
+                self._go_back()
             while not self._waiting:
                 left = end - time.monotonic()
                 self._fetch(max(0.0, min(left, _SLICE)), max_rows)
@@ -172,7 +183,7 @@ class KafkaConsumer:
                     self._at_end(place, message.offset())
                 elif error.name() in _OUT_OF_RANGE:
                     self._outside |= {place} & self._at.keys()
-                elif not is_gone(error):
+                elif not is_gone(error) and error.name() != _LEFT:
                     failed = failed or error
             elif place in self._at:
                 if message.offset() >= self._at[place]:
@@ -244,12 +255,7 @@ class KafkaConsumer:
                 f"'{place.topic}' were removed by retention before they were read",
                 "To go on without them: seek(topic, partition, 'earliest').",
             )
-        return LogError(
-            "HR-LOG-007",
-            f"offset {at} is outside partition {place.partition} of topic '{place.topic}', "
-            f"which holds [{low}, {high})",
-            f"Seek from {low} (the earliest stored) to {high} (the latest).",
-        )
+        return outside(place, at, low, high)
 
     def _batch(self, place: TopicPartition, max_rows: int) -> PolledBatch:
         waiting = self._waiting[place]
@@ -313,10 +319,24 @@ class KafkaConsumer:
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         kafka = library()
         reached = [kafka.TopicPartition(*place, at) for place, at in positions.items()]
-        with in_words(self._cluster):
-            for one in self._consumer.commit(offsets=reached, asynchronous=False):
-                if one.error is not None:
-                    raise kafka.KafkaException(one.error)
+        try:
+            with in_words(self._cluster):
+                for one in self._consumer.commit(offsets=reached, asynchronous=False):
+                    if one.error is not None:
+                        raise kafka.KafkaException(one.error)
+        except LogError as error:
+            self._refused |= error.code == "HR-LOG-021"
+            raise
+
+    def _go_back(self) -> None:
+        """What was not committed is read again, also by a member that stays one."""
+        kafka, self._waiting, self._empty = library(), {}, {}
+        held = {TopicPartition(p.topic, p.partition) for p in self._consumer.assignment()}
+        asked = [kafka.TopicPartition(*place) for place in sorted(held & self._at.keys())]
+        for one in self._consumer.committed(asked, timeout=PATIENCE) if asked else ():
+            place = TopicPartition(one.topic, one.partition)
+            self.seek(place, one.offset if one.offset >= 0 else self._first(place))
+        self._refused = False
 
     def committed(self) -> dict[TopicPartition, int]:
         kafka = library()
