@@ -120,3 +120,29 @@ def test_a_member_that_was_taken_for_dead_reads_again_what_it_has_not_committed(
     assert consumer.poll("20s", 1).offsets.tolist() == [2]
     consumer.commit()
     consumer.close()
+
+
+@pytest.mark.parametrize("late, code", [(False, "HR-KAFKA-059"), (True, "HR-KAFKA-058")])
+def test_a_transaction_whose_id_another_producer_has_taken_is_aborted(place, late, code):
+    topic, id = new_topic(), fresh()
+
+    def send(producer, value):
+        with producer.transaction():
+            producer.send(topic, value)
+
+    with (
+        hr.Producer(place, transactional_id=id) as one,
+        hr.Producer(place, transactional_id=id) as two,
+    ):
+        send(one, b"1")
+        with pytest.raises(LogError) as caught, one.transaction():
+            if late:
+                one.send(topic, b"never")
+                one._client._current.flush()
+            send(two, b"2")
+            if not late:
+                one.send(topic, b"never")
+        assert caught.value.code == code
+        assert "another producer uses" in str(caught.value)
+        send(one, b"3")
+    assert [m.value() for m in messages(topic)] == [b"1", b"2", b"3"]

@@ -30,7 +30,7 @@ from headrace.log.kafka import (
     properties,
 )
 from headrace.log.kafka_consumer import KafkaConsumer
-from headrace.log.kafka_errors import in_words, topic_facts
+from headrace.log.kafka_errors import SLOW_OR_SHARED, in_words, topic_facts
 from headrace.log.kafka_produce import flush, produce, throughput
 
 LARGEST = "message.max.bytes"
@@ -201,7 +201,7 @@ def _in_doubt() -> Iterator[None]:
             "HR-KAFKA-058",
             f"it is not known whether a transaction was committed: {cause.args[0].str()}",
             "All of it is there, or nothing: look into its topics when the brokers answer, and "
-            "send it again only if it is not there.",
+            f"send it again only if it is not there. As a rule {SLOW_OR_SHARED}.",
         ) from cause
 
 

@@ -39,6 +39,12 @@ _TAKEN_OVER = (
     "FENCED_INSTANCE_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH",
 )  # fmt: skip
 
+_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+SLOW_OR_SHARED = (
+    "a transaction that takes longer than transaction.timeout.ms (a minute, if options= does not "
+    "say otherwise), or whose transactional_id= another producer uses, is aborted by the brokers"
+)
+
 
 def is_gone(error: Any) -> bool:
     """Whether a KafkaError says that no broker answers now, or none that is in charge."""
@@ -130,6 +136,12 @@ def _said(cluster: Cluster, error: Any) -> LogError:
             "HR-LOG-021",
             f"this consumer is not a member of its group any more: {error.str()}",
             "Nothing was committed; what was not committed is read again.",
+        )
+    if error.name() in _FENCED:
+        return LogError(
+            "HR-KAFKA-059",
+            f"{SLOW_OR_SHARED}: {error.str()}",
+            "Nothing of it is there: send it again, sooner, or with an id that is used once.",
         )
     if error.name() in _TOO_LARGE:
         return LogError(
