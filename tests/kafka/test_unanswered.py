@@ -10,7 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 import headrace as hr
 from headrace.errors import LogError
+from headrace.log.kafka import Cluster
 from headrace.log.kafka_produce import flush
+from headrace.log.kafka_topics import patiently
 from tests.kafka.running import new_topic
 from tests.kafka.written import fresh, messages
 
@@ -146,3 +148,44 @@ def test_a_transaction_whose_id_another_producer_has_taken_is_aborted(place, lat
         assert "another producer uses" in str(caught.value)
         send(one, b"3")
     assert [m.value() for m in messages(topic)] == [b"1", b"2", b"3"]
+
+
+def test_a_partition_that_has_the_next_offset_after_all_is_read_on(place):
+    topic = new_topic()
+    with hr.Producer(place) as producer, hr.Consumer(topic, log=place) as consumer:
+        producer.send_all(topic, [b"1", b"2"])
+        producer.flush()
+        assert len(consumer.poll("20s", 2)) <= 2
+        at = consumer.positions()
+        consumer._client._outside = set(at)  # as a broker says that takes over
+        producer.send_all(topic, [b"3"])
+        producer.flush()
+        assert [r.value for r in consumer.records("2s")][-1:] == [b"3"]
+
+
+PASSING = [
+    "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "NOT_CONTROLLER",
+    "UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED", "NOT_LEADER_FOR_PARTITION", "_TRANSPORT",
+]  # fmt: skip
+LASTING = [
+    "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "MSG_SIZE_TOO_LARGE", "_BAD_MSG",
+    "INVALID_TXN_STATE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PASSING + LASTING)
+def test_what_the_protocol_calls_retriable_is_waited_for(place, name, monkeypatch):
+    said = [KafkaException(KafkaError(getattr(KafkaError, name)))]
+    monkeypatch.setattr("headrace.log.kafka_topics._FIRST_PAUSE", 0)
+
+    def work():
+        if said:
+            raise said.pop()
+        return "done"
+
+    cluster = Cluster(place.removeprefix("kafka://"), {})
+    if name in PASSING:
+        assert patiently(cluster, work) == "done"
+    else:
+        with pytest.raises(KafkaException):
+            patiently(cluster, work)

@@ -163,7 +163,7 @@ class KafkaConsumer:
                 left = end - time.monotonic()
                 self._fetch(max(0.0, min(left, _SLICE)), max_rows)
                 if self._outside and not self._waiting:
-                    raise self._out_of_range(min(self._outside))
+                    self._check_outside(min(self._outside))
                 if left <= 0:
                     break
         for place in list(self._waiting):
@@ -244,18 +244,20 @@ class KafkaConsumer:
                 [kafka.TopicPartition(*place, at) for place, at in added.items()]
             )
 
-    def _out_of_range(self, place: TopicPartition) -> LogError:
-        """Why the partition does not have the next offset."""
+    def _check_outside(self, place: TopicPartition) -> None:
+        """LogError that says why the partition does not have the next offset."""
         self._check_topics()
         at, (low, high) = self._at[place], self.bounds(place)
         if at < low:
-            return LogError(
+            raise LogError(
                 "HR-LOG-023",
                 f"records {at} to {low - 1} of partition {place.partition} of topic "
                 f"'{place.topic}' were removed by retention before they were read",
                 "To go on without them: seek(topic, partition, 'earliest').",
             )
-        return outside(place, at, low, high)
+        if at > high:
+            raise outside(place, at, low, high)
+        self.seek(place, at)  # it has it after all: brokers were taking over
 
     def _batch(self, place: TopicPartition, max_rows: int) -> PolledBatch:
         waiting = self._waiting[place]
