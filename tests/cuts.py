@@ -352,9 +352,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LARGEST": "a limit of the library",
         "_REQUEST": "a setting of the library",
     },
-    "log.partitioning": {
-        "_MOST": "a limit",
-    },
     "log.producers": {
         "PLACES": "answers to retries",
         "RANGES": "a limit that is refused",

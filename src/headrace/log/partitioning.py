@@ -20,7 +20,6 @@ from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
 
 _LARGE = 1 << 16  # rows of a batch that is divided by itself
-_MOST = 1 << 16  # more than any log has
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def check_partition(topic: Topic, partition: int) -> int:
 
 def check_number(topic: str, partition: Any) -> None:
     """As far as it can be told without the topic."""
-    if not is_whole(partition) or not 0 <= partition < _MOST:
+    if not is_whole(partition) or not 0 <= partition < 1 << 31:
         raise LogError(
             "HR-LOG-005",
             f"topic '{topic}' has no partition {partition!r}",
