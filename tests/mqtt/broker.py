@@ -42,8 +42,8 @@ class ScriptedBroker:
                     self._answer(client, head[0], stream.read(_length(stream)))
 
     def _answer(self, client: socket.socket, kind: int, body: bytes) -> None:
-        if kind == 0x10:
-            client.sendall(b"\x20\x02\x00\x00")
+        if kind == 0x10:  # of MQTT 3.1.1; another version is refused
+            client.sendall(b"\x20\x02\x00" + (b"\x00" if body[6] == 4 else b"\x01"))
         elif kind == 0x82:
             client.sendall(b"\x90\x03" + body[:2] + bytes([self._granted]))
         elif kind == 0xA2:
@@ -68,7 +68,7 @@ def _length(stream: BinaryIO) -> int:
 
 
 class Broker:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port: int = server.getsockname()[1]
@@ -76,7 +76,7 @@ class Broker:
         self._config.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
             f"persistence_location {folder}/\nautosave_interval 1\nautosave_on_changes true\n"
-            "max_queued_messages 0\nmax_inflight_messages 200\nuser root\n"
+            f"max_queued_messages 0\nmax_inflight_messages 200\nuser root\n{more}"
         )
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

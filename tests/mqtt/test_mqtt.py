@@ -17,7 +17,7 @@ from tests.mqtt.broker import Broker, ScriptedBroker, needs_broker
 
 import headrace as hr
 from headrace.connect.mqtt import Broker as Address
-from headrace.connect.mqtt import MqttPublisher
+from headrace.connect.mqtt import MqttPublisher, publisher
 from headrace.errors import InputError, OutputError
 from headrace.schema import schema_of
 from headrace.sinks import AT_LEAST_ONCE, open_sink
@@ -45,11 +45,11 @@ def opened(broker: Broker, folder: Path, topic: str = "t", **options: Any) -> So
 
 
 def publish(broker: Broker, rows: list[Any], topic: str = "t") -> None:
-    publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+    session = MqttPublisher(Address("127.0.0.1", broker.port))
     try:
-        assert publisher.publish(topic, [json.dumps(r).encode() for r in rows], PATIENCE)
+        assert session.publish(topic, [json.dumps(r).encode() for r in rows], PATIENCE)
     finally:
-        publisher.close()
+        session.close()
 
 
 def wait_for(source: Source, lines: int) -> None:
@@ -281,11 +281,11 @@ def test_a_first_start_without_a_broker_has_no_session_to_lose(tmp_path):
 
 @needs_broker
 def test_retained_messages_come_once_and_a_new_topic_is_subscribed_to(broker, tmp_path):
-    publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+    session = MqttPublisher(Address("127.0.0.1", broker.port))
     for topic, n in (("kept/a", 1), ("kept/b", 2)):
-        sent = publisher._client.publish(topic, json.dumps({"n": n}), qos=1, retain=True)
+        sent = session._client.publish(topic, json.dumps({"n": n}), qos=1, retain=True)
         sent.wait_for_publish(PATIENCE)
-    publisher.close()
+    session.close()
     for round in range(3):
         source = opened(broker, tmp_path, "kept/a")
         source.latest("lines")
@@ -301,10 +301,11 @@ def test_retained_messages_come_once_and_a_new_topic_is_subscribed_to(broker, tm
 
 
 def test_a_subscription_that_is_refused_is_an_error(tmp_path):
-    broker = ScriptedBroker(granted=0x80)
-    for _ in range(2):
-        assert failed(opened(broker, tmp_path, "secret")) == "HR-MQTT-004"
-    broker.stop()
+    for granted in (0x80, 0):  # refused; with QoS 0 only
+        broker = ScriptedBroker(granted)
+        for _ in range(2):
+            assert failed(opened(broker, tmp_path / str(granted), "secret")) == "HR-MQTT-004"
+        broker.stop()
 
 
 class Taken:
@@ -375,11 +376,38 @@ def test_an_output_waits_for_a_broker_that_is_away(tmp_path):
 def test_patience_counts_from_the_last_acknowledgement():
     for most, published in ((20, True), (5, False)):
         broker = ScriptedBroker(pause=0.05, most=most)
-        publisher = MqttPublisher(Address("127.0.0.1", broker.port))
+        session = publisher(Address("127.0.0.1", broker.port))
         began = time.monotonic()
-        assert publisher.publish("slow", [b"x"] * 20, 0.5) is published
+        assert session.publish("slow", [b"x"] * 20, 0.5) is published
         assert time.monotonic() - began < 5
-        publisher.close()
+        session.close()
+        broker.stop()
+
+
+@needs_broker
+def test_messages_that_the_broker_does_not_take_are_an_error(tmp_path):
+    """By MQTT 3.1.1 it acknowledges them, and drops them."""
+    rules = tmp_path / "rules"
+    rules.write_text("topic read #\ntopic write open/#\n")
+    broker = Broker(tmp_path / "broker", f"acl_file {rules}\n")
+    job = hr.Job("sent")
+    rows = job.read(hr.rows([{"n": i} for i in range(500)]))
+    rows.write(f"mqtt:127.0.0.1:{broker.port}/closed/t", name="out")
+    try:
+        reader = Taken(broker, "#")
+        with pytest.raises(OutputError) as caught:
+            drive(job, tmp_path / "job")
+        assert caught.value.code == "HR-MQTT-005"
+        assert reader.rows() == []
+        reader.close()
+        broker.stop()
+        rules.write_text("topic readwrite #\n")
+        broker.start()
+        reader = Taken(broker, "#")
+        drive(job, tmp_path / "job")
+        assert len(reader.rows()) == 500
+        reader.close()
+    finally:
         broker.stop()
 
 

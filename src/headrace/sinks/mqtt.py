@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import millis
-from headrace.connect.mqtt import Broker, MqttPublisher, NoConnection
+from headrace.connect.mqtt import Broker, MqttPublisher, NoConnection, NotTaken, publisher
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
@@ -73,6 +73,13 @@ class MqttSink(UnrecordedSink):
                     "Nothing is lost: the rows are in the job's folder. Start the job again when "
                     'the broker is back; or wait longer: patience="1h".',
                 )
+        except NotTaken as cause:
+            raise OutputError(
+                "HR-MQTT-005",
+                f"{self.what} refuses rows of epoch {epoch} of output {self._name!r}: {cause}",
+                "Nothing is lost: the rows are in the job's folder. Let the broker's rules permit "
+                "the user to publish there, and start the job again.",
+            ) from cause
         finally:
             session.close()
 
@@ -90,7 +97,7 @@ class MqttSink(UnrecordedSink):
 
     def _connect(self) -> MqttPublisher:
         try:
-            return MqttPublisher(self._broker)
+            return publisher(self._broker)
         except NoConnection as cause:
             raise OutputError(
                 "HR-MQTT-003",
