@@ -76,6 +76,20 @@ def test_small_files_are_merged_as_they_gather(tmp_path, hasty):
     assert pq.read_metadata(tmp_path / "out" / merged[0]).num_row_groups == 1
 
 
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", "text", "avro"])
+def test_few_rows_that_are_wide_become_files_of_about_the_size_asked(tmp_path, format):
+    draw = np.random.default_rng(5)
+    texts = [draw.bytes(5_000).hex() for _ in range(400)]  # 4 MB
+    schema = schema_of("text string")
+    sink = opened(tmp_path, schema, format=format, target_file_mb=0.5, merge=False)
+    sink.open()
+    sink.publish(1, sink.stage(pa.table({"text": texts}, schema), 1, "a"), ALONE)
+
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "out").glob("part-*"))
+    assert 0.1 * (1 << 20) < sizes[1] <= sizes[-1] < 0.75 * (1 << 20)
+    assert read_output(str(tmp_path / "out"))["text"].to_pylist() == texts
+
+
 def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager, hasty):
     output = files(tmp_path)
     for epoch in range(32):

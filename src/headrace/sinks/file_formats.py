@@ -23,7 +23,8 @@ from headrace.errors import OutputError
 from headrace.sinks import avro_files, line_files
 from headrace.sinks.formats import check_json, json_lines, parse_json, without_dictionaries
 
-STEP_ROWS = 131_072  # rows between two checks of the size of the file
+STEP_ROWS = 131_072  # most rows between two checks of the size of the file
+LEAST_STEP = 1 << 14  # bytes
 STEPS = 8  # so many at once where a file may be large
 
 Batches = Callable[[Path, pa.Schema], Iterator[pa.Table]]
@@ -203,8 +204,7 @@ def steps(table: pa.Table, format: Format, limit: int) -> list[pa.Table]:
     A piece is a row group in Parquet, and a batch in Arrow. Large ones take less time, and in
     Parquet less space: each has its dictionaries, so they are as large as the limit allows.
     """
-    rows = STEP_ROWS
-    if format.suffix in (".parquet", ".arrow") and table.num_rows > rows:
-        fitting = limit // 4 * table.num_rows // max(1, table.nbytes)
-        rows = min(max(rows, fitting), STEPS * STEP_ROWS)
+    fitting = max(limit // 4, LEAST_STEP) * table.num_rows // max(1, table.nbytes)
+    most = STEP_ROWS * (STEPS if format.suffix in (".parquet", ".arrow") else 1)
+    rows = max(1, min(fitting, most))
     return [table.slice(i, rows) for i in range(0, table.num_rows, rows)]
