@@ -74,7 +74,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
     "connect.avro_files": {"GROUP": 1},
-    "sinks.file_formats": {"STEP_ROWS": 1, "STEPS": 1},
+    "sinks.file_formats": {"LEAST_STEP": 1, "STEP_ROWS": 1, "STEPS": 1},
     "sinks.durable": {"_LARGE": 1, "_READERS": 1},
     "sinks.partitions": {"_SHORT": 1},
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},

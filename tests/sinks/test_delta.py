@@ -481,6 +481,20 @@ def test_a_text_that_would_be_stored_as_null_fails_in_the_task(tmp_path, text, o
     assert error.code == "HR-LAKE-003" and repr(text) in error.message
 
 
+@pytest.mark.parametrize(
+    ("text", "fits"), [("x" * 253, True), ("x" * 254, False), ("é" * 43, False)]
+)
+def test_a_text_that_no_folder_can_be_called_fails_in_the_task(tmp_path, text, fits):
+    schema = schema_of("n bigint, p string")
+    sink = made(opened(tmp_path, schema, partition_by="p"))
+    rows = pa.Table.from_pylist([{"n": 1, "p": "a"}, {"n": 2, "p": text}, {"n": 3}], schema)
+    if not fits:
+        assert refusal(sink.stage, rows, 0, "a").code == "HR-LAKE-003"
+        return
+    put(sink, 0, rows)
+    assert set(delta_rows(tmp_path / "t")["p"].to_pylist()) == {None, "a", text}
+
+
 LIFE = """
 import json, os, pathlib, sys
 from tests.sinks.writing import ALONE, EXACT, made, stage

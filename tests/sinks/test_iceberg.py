@@ -245,6 +245,17 @@ def test_partitions_whose_folders_are_encoded_are_stored_and_durable(tmp_path, m
     assert len(files) == len(texts) and all(p.exists() for p in synced)
 
 
+def test_a_value_that_no_folder_can_be_called_fails_in_the_task(tmp_path):
+    schema = schema_of("n bigint, p string, b binary")
+    sink = made(opened(tmp_path, schema, partition_by=["p", "b"]))
+    rows = [{"n": 1, "p": "x" * 253, "b": b"x" * 180}, {"n": 2, "p": None, "b": b""}]
+    put(sink, 0, pa.Table.from_pylist(rows, schema))
+    assert iceberg_rows(tmp_path).sort_by("n").to_pylist() == rows
+    for bad in ({"p": "x" * 254}, {"p": "é" * 43}, {"b": b"\xff" * 200}):
+        long = pa.Table.from_pylist([rows[1] | bad], schema)
+        assert refusal(sink.stage, long, 1, "a").code == "HR-LAKE-003"
+
+
 @pytest.mark.parametrize(
     ("uri", "options", "code"),
     [

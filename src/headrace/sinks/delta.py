@@ -126,8 +126,10 @@ class DeltaSink(LakeSink):
         return whole or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
     def records(self, rows: pa.Table) -> pa.Table:
-        typed = super().records(rows)
-        for name in self.partitions():
+        typed, partitions = super().records(rows), self.partitions()
+        if self._place.local is not None:
+            self.check_folders(typed, partitions)
+        for name in partitions:
             texts = typed.column(name)
             if _is_text(texts.type):
                 bad = texts.filter(pc.is_in(texts, pa.array(_NULLS, texts.type)))

@@ -18,6 +18,7 @@ from headrace.connect.iceberg import (
     IcebergFailure,
     IcebergPlace,
     columns_of,
+    local_path,
     part,
 )
 from headrace.errors import OutputError
@@ -106,6 +107,15 @@ class IcebergSink(LakeSink):
                 return self._partition_by
             fields = [f for f in table.spec().fields if str(f.transform) == "identity"]
             return [str(table.schema().find_column_name(f.source_id)) for f in fields]
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        typed = super().records(rows)
+        if partitions := self.partitions():
+            with self._as_output():
+                table = self._place.table()
+            if table is None or local_path(table.location()) is not None:
+                self.check_folders(typed, partitions)
+        return typed
 
     def producers(self) -> Mapping[str, int]:
         with self._as_output():

@@ -8,8 +8,11 @@ before the "-" of the row that it replaces, from another task. Nothing here know
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +37,7 @@ CHANGE, ADDED, GONE = "change", "+", "-"
 DELETES = "__deletes"  # a column of changed rows: the key is to be deleted
 _ORDER, _SIGN = "__order", "__sign"
 RETRIES = 20  # of a commit that met another
+_LONGEST_NAME = 255  # bytes of a folder's name, in file systems
 
 
 class LakeSink(DeliveredSink):
@@ -114,6 +118,31 @@ class LakeSink(DeliveredSink):
                 "other cannot be found",
                 f"Select the fields of {nested[0]!r} as columns, or make a text of it.",
             )
+
+    def check_folders(self, rows: pa.Table, partitions: list[str]) -> None:
+        """Where partitions are folders of a file system: fail the batch if a name is too long."""
+        for name in partitions:
+            values = rows.column(name)
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                written: Callable[[Any], str] = str
+            elif pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+                written = _base64
+            else:
+                continue
+            column = f"{quote(name, safe='')}="
+            room = _LONGEST_NAME - len(column)
+            may_be = values.filter(pc.greater(pc.binary_length(values), room // 5))
+            for value in pc.unique(may_be).to_pylist():
+                text = written(value)
+                if len(quote(text, safe="")) > room:
+                    raise OutputError(
+                        "HR-LAKE-003",
+                        f"a row of output {self._name!r} has '{text[:40]}...' in the column "
+                        f"{name!r}, by which {self.what} is partitioned: no folder can have so "
+                        "long a name",
+                        "Leave such rows out, or give them another text; nothing of this batch is "
+                        "committed.",
+                    )
 
     def records(self, rows: pa.Table) -> pa.Table:
         there = self.table_schema()
@@ -279,3 +308,7 @@ def texts(o: OutputRequest, option: str) -> Mapping[str, str]:
             f'Pass {option}={{"name": "value"}}.',
         )
     return dict(values)
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
