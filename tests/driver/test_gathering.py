@@ -92,3 +92,21 @@ def test_changes_are_read_up_to_where_they_were_at_the_start(tmp_path, monkeypat
     finally:
         run(where, "SELECT pg_drop_replication_slot(slot_name)::text FROM pg_replication_slots")
     assert read == [[0], [0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("watch", ["list", "notify"])
+def test_a_drain_looks_at_a_folder_that_is_seldom_listed(tmp_path, monkeypatch, watch):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("one\n")
+    job = hr.Job("folder")
+    job.read(f"files:{tmp_path}/in", name="in", watch=watch).write("collect:", name="out")
+    clock = ManualClock(10**9)
+    driver = Driver(job, tmp_path / "job", until=None, clock=clock)
+    driver.drain()
+    looks = driver.start.bundle.sources["in"]._arrivals._looks
+    getattr(looks, "_listed", looks)._rest_until = float("inf")  # as after a long list
+    monkeypatch.setattr(looks, "_certain", False, raising=False)  # as when notes were lost
+    (tmp_path / "in" / "2.txt").write_text("two\n")
+    request_drain(tmp_path / "job")
+    _until_it_stops(driver, tmp_path, clock)
+    assert sorted(driver.output("out")["value"].to_pylist()) == ["one", "two"]

@@ -71,6 +71,10 @@ class Arrivals:
         look = probe._looks.look()
         return look is not None and bool(probe._more(probe._changed(look), listing))
 
+    def at_once(self) -> None:
+        """The next look is at the folder as it is then, however long looking takes."""
+        self._looks.at_once()
+
     def unsettled(self) -> bool:
         return bool(self._waiting)
 

@@ -159,6 +159,9 @@ class FilesSource(Source):
         listing = Listing(self._list_path)
         return listing.end(split_number(split)) != offset or self._arrivals.any(listing)
 
+    def gather(self) -> None:
+        self._arrivals.at_once()
+
     def unsettled(self, split: str) -> bool:
         return self._arrivals.unsettled()
 

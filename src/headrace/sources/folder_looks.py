@@ -41,6 +41,10 @@ class Looks(Protocol):
         """All that the last look has shown is stored: the next one need not show it again."""
         ...
 
+    def at_once(self) -> None:
+        """The next look is never too early."""
+        ...
+
 
 class Listed:
     def __init__(self, pattern: PathPattern) -> None:
@@ -52,6 +56,9 @@ class Listed:
 
     def done(self) -> None:
         return None
+
+    def at_once(self) -> None:
+        self._rest_until = 0.0
 
     def rested(self) -> bool:
         return time.monotonic() >= self._rest_until
@@ -87,6 +94,9 @@ class Notified:
 
     def done(self) -> None:
         self._certain = self._sure
+
+    def at_once(self) -> None:
+        self._listed.at_once()
 
     def _look(self, certain: bool) -> Look | None:
         if self._inotify is None:
