@@ -142,6 +142,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LONGEST": "of a text in the statistics of a file",
     },
     "sinks.lakes": {
+        "_LONGEST_NAME": "a limit of file systems",
         "RETRIES": "how often a commit that met another is tried, as the guide says",
     },
     "api.topology": {
@@ -640,6 +641,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "_YEARS": "what is drawn",
     },
     "testing.drive": {
+        "PATIENCE": "a patience",
         "MANY": "no limit",
     },
     "testing.harness": {
