@@ -405,7 +405,11 @@ OTHERS: dict[str, dict[str, str]] = {
     "ops.stream.first_seen": {
         "_MOST_KEYS": "a limit that is refused",
     },
-    "ops.sketch.count_min": {"_CELL_BYTES": "the format", "_TABLES": "the format"},
+    "ops.sketch.count_min": {
+        "_CELL_BYTES": "the format",
+        "_TABLES": "the format",
+        "MOST_BUCKETS": "a limit that is refused",
+    },
     "ops.sketch.frequent": {
         "COUNTER_BYTES": "the format",
         "DEFAULT_COUNTERS": "the user's",
