@@ -61,9 +61,10 @@ def thirds(tmp: Path, **options: Any) -> OutputCase:
     return OutputCase(opened, case.rows)
 
 
+JSON_GZ = {"format": "json", "compression": "gzip"}
 DERIVED = {
     "partitioned parquet": lambda tmp: thirds(tmp, partition_by="third"),
-    "partitioned json lines": lambda tmp: thirds(tmp, format="json", partition_by=["third"]),
+    "partitioned json lines": lambda tmp: thirds(tmp, **JSON_GZ, partition_by=["third"]),
     "rolling": lambda tmp: thirds(tmp, partition_by="third", roll_every="2m"),
 }
 CASES: dict[str, Callable[[Path], OutputCase]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import gzip
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.sinks.writing import ALONE, made, refusal
 
 from headrace.schema import schema_of
 from headrace.sinks import open_sink, output_files, read_output
+from headrace.sinks.file_formats import format_of
 from headrace.sources import open_source
 
 FLAT = {k: v for k, v in SCALARS.items() if k not in ("binary", "string")}
@@ -82,6 +84,66 @@ def test_python_and_duckdb_read_csv(tmp_path):
     table = duckdb.sql(f"select * from read_csv('{path}', header=true)").fetchall()
     assert [r[0] for r in table] == list(range(len(texts)))
     assert table[1][1] == 'with "quotes"'
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+@pytest.mark.parametrize("format", ["json", "csv", "text"])
+def test_compressed_lines_come_back_equal_merged_or_not(tmp_path, format, compression):
+    names = ["s"] if format == "text" else ["s", "n"]
+    rows = [{"s": f"é {i}", "n": i} for i in range(40)]
+    tables = [pa.Table.from_pylist(rows[i : i + 2]).select(names) for i in range(0, 40, 2)]
+    options = {"format": format, "compression": compression}
+
+    out = written(tmp_path, tables, **options)
+
+    files, wanted = output_files(out), [{n: r[n] for n in names} for r in rows]
+    assert len(files) < len(tables)  # some were merged
+    assert {"".join(f.suffixes[-2:]) for f in files} == {
+        f".{'txt' if format == 'text' else format}.{'gz' if compression == 'gzip' else 'zst'}"
+    }
+    assert sorted(read_output(out).to_pylist(), key=repr) == sorted(wanted, key=repr)
+    found = through_input(out, tables[0].schema, format).to_pylist()
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    if compression == "gzip":  # by what shares nothing with us
+        lines = [
+            line for f in files for line in gzip.decompress(f.read_bytes()).decode().splitlines()
+        ]
+        assert len(lines) == len(rows) + (len(files) if format == "csv" else 0)
+        assert all(any(r["s"] in line for line in lines) for r in rows)
+
+
+def test_compression_may_be_changed_and_what_is_damaged_is_named(tmp_path):
+    schema, out = pa.schema([("n", pa.int64())]), tmp_path / "out"
+    for epoch, compression in enumerate([None, "gzip", "zstd", None]):
+        options = {"format": "json", **({"compression": compression} if compression else {})}
+        sink = made(open_sink(f"files:{out}", schema, options, str(tmp_path / "job"), "o"))
+        rows = pa.table({"n": [epoch]})
+        sink.publish(epoch, sink.stage(rows, epoch, "a"), ALONE)
+    assert sorted(read_output(out)["n"].to_pylist()) == [0, 1, 2, 3]
+
+    for suffix in (".json.gz", ".json.zst"):
+        [path] = [f for f in output_files(out) if f.name.endswith(suffix)]
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-3] + b"xyz")
+        assert refusal(read_output, out).code == "HR-OUTPUT-012"
+        path.write_bytes(whole)
+        bad = tmp_path / f"bad{suffix}"
+        bad.write_bytes(b"xyz" + whole[3:])
+        assert (
+            refusal(lambda b=bad: [*format_of(b.name).batches(b, schema)]).code == "HR-OUTPUT-007"
+        )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compression": "gzip"}, {"format": "parquet", "compression": "gzip"},
+     {"format": "avro", "compression": "zstd"}, {"format": "json", "compression": "rar"},
+     {"format": "csv", "compression": ["gzip"]}, {"format": "text", "compression": True}],
+)  # fmt: skip
+def test_a_compression_that_cannot_be_is_refused(tmp_path, options):
+    schema = pa.schema([("n", pa.int64())])
+    error = refusal(open_sink, f"files:{tmp_path}/o", schema, options, str(tmp_path / "job"), "o")
+    assert error.code == "HR-OUTPUT-008" and "compression" in error.message
 
 
 @pytest.mark.parametrize("format", ["csv", "text"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,10 +86,6 @@ def _arrow_schema(path: Path) -> pa.Schema:
         return pa.ipc.open_file(source).schema
 
 
-def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    yield parse_json(pa.array(path.read_bytes().splitlines(), pa.binary()), schema)
-
-
 def _as_written(batches: Batches) -> Batches:
     """The same; a ValueError says that the file holds something else."""
 
@@ -106,10 +102,13 @@ def _as_written(batches: Batches) -> Batches:
     return checked
 
 
-def _join_bytes(file: IO[bytes], paths: Sequence[Path], schema: pa.Schema) -> None:
-    for path in paths:
-        with path.open("rb") as source:
-            shutil.copyfileobj(source, file)
+def _parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
+    return parse_json(pa.array(data.splitlines(), pa.binary()), schema)
+
+
+def _join_bytes(file: IO[bytes], sources: Iterator[IO[bytes]], schema: pa.Schema) -> None:
+    for source in sources:
+        shutil.copyfileobj(source, file)
 
 
 def _join_rows(
@@ -149,19 +148,74 @@ def _typed(
     return Format(suffix, writer, batches, join, schema)
 
 
+class _PackedWriter:
+    """Writes lines to a file that is compressed."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        schema: pa.Schema,
+        writer: Callable[[Any, pa.Schema], Any],
+        codec: str,
+    ) -> None:
+        self._packed = pa.CompressedOutputStream(file, codec)
+        self._lines = writer(self._packed, schema)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._lines.write_table(table)
+
+    def close(self) -> None:
+        self._lines.close()
+        self._packed.close()
+
+
+def _lines(
+    suffix: str,
+    writer: Callable[[Any, pa.Schema], Any],
+    parse: Callable[[bytes, pa.Schema], pa.Table],
+    join: Callable[[IO[bytes], Iterator[IO[bytes]], pa.Schema], None],
+    codec: str | None = None,
+) -> Format:
+    """A format of lines, plain or compressed."""
+
+    def opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
+        for path in paths:
+            with path.open("rb") if codec is None else pa.input_stream(path, codec) as file:
+                yield file
+
+    def batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+        try:
+            (data,) = (file.read() for file in opened([path]))
+        except OSError as cause:
+            if cause.errno is not None:
+                raise
+            raise ValueError(str(cause)) from cause  # what the file holds cannot be unpacked
+        yield parse(data, schema)
+
+    def join_files(file: IO[bytes], paths: Sequence[Path], schema: pa.Schema) -> None:
+        with nullcontext(file) if codec is None else pa.CompressedOutputStream(file, codec) as out:
+            join(out, opened(paths), schema)
+
+    if codec is None:
+        return Format(suffix, writer, _as_written(batches), join_files)
+    packed = partial(_PackedWriter, writer=writer, codec=codec)
+    return Format(suffix + PACKED[codec], packed, _as_written(batches), join_files)
+
+
+PACKED = {"gzip": ".gz", "zstd": ".zst"}  # how files of lines may be compressed
+_LINES = {
+    "json": (".json", _JsonWriter, _parse_json, _join_bytes),
+    "csv": (".csv", line_files.CsvWriter, line_files.parse_csv, line_files.join_csv),
+    "text": (".txt", line_files.TextWriter, line_files.parse_text, _join_bytes),
+}
 FORMATS = {
     "parquet": _typed(".parquet", _parquet_writer, _parquet_batches, pq.read_schema),
-    "json": Format(".json", _JsonWriter, _as_written(_json_batches), _join_bytes),
-    "csv": Format(
-        ".csv", line_files.CsvWriter, _as_written(line_files.csv_batches), line_files.join_csv
-    ),
-    "text": Format(
-        ".txt", line_files.TextWriter, _as_written(line_files.text_batches), _join_bytes
-    ),
     "avro": Format(
         ".avro", avro_files.AvroWriter, _as_written(avro_files.avro_batches), avro_files.join_avro
     ),
     "arrow": _typed(".arrow", _ArrowWriter, _arrow_batches, _arrow_schema),
+    **{name: _lines(*about) for name, about in _LINES.items()},
+    **{name + PACKED[c]: _lines(*about, c) for name, about in _LINES.items() for c in PACKED},
 }
 WRITTEN = ("parquet", "json", "csv", "text", "avro")  # those of a files: output
 

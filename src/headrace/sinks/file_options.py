@@ -22,7 +22,7 @@ from headrace.sinks.contract import (
     names_of,
     refuse_unknown,
 )
-from headrace.sinks.file_formats import WRITTEN
+from headrace.sinks.file_formats import FORMATS, PACKED, WRITTEN
 from headrace.sinks.files import FilesSink
 from headrace.sinks.line_files import CsvFormat, is_delimiter
 from headrace.sinks.ownership import Identity
@@ -31,7 +31,7 @@ from headrace.sinks.partitions import MOST, partitioned
 _SECOND = 1_000  # ms
 _OPTIONS = (
     "format", "partition_by", "max_partitions", "target_file_mb", "roll_every", "merge", "mode",
-    "delimiter", "header",
+    "compression", "delimiter", "header",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def _check(o: OutputRequest) -> None:
         hint = f'Pass format="parquet"; known: {", ".join(WRITTEN)}.'
         raise bad_option(o, "format", o.options["format"], hint)
     _check_csv(o, format)
+    _check_compression(o, format)
     if not isinstance(size, int | float) or not 0 < size < math.inf:
         hint = "Give the size of a file in megabytes, above 0."
         raise bad_option(o, "target_file_mb", size, hint)
@@ -81,6 +82,16 @@ def _check_csv(o: OutputRequest, format: str | None) -> None:
         raise bad_option(o, "header", header, "Pass header=True or header=False.")
 
 
+def _check_compression(o: OutputRequest, format: str | None) -> None:
+    compression = o.options.get("compression")
+    if compression is not None and f"{format}{PACKED.get(str(compression))}" not in FORMATS:
+        hint = (
+            f"Pass {' or '.join(map(repr, PACKED))}, with format="
+            '"json", "csv" or "text"; Parquet and Avro files are compressed as they are.'
+        )
+        raise bad_option(o, "compression", compression, hint)
+
+
 def _open(o: OutputRequest) -> Sink:
     target = Path(os.path.abspath(os.path.expanduser(o.rest)))
     format = o.options.get("format") or "parquet"
@@ -97,7 +108,7 @@ def _open(o: OutputRequest) -> Sink:
         Identity(o.folder),
         o.name,
         key=o.key,
-        format=format,
+        format=format + PACKED.get(options.get("compression") or "", ""),
         append=appends(o),
         roll_every=every,
         described={"kind": "files", "place": str(target), "format": format, "options": options},

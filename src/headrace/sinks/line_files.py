@@ -11,8 +11,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 import pyarrow as pa
@@ -76,9 +75,8 @@ class CsvWriter:
         return None
 
 
-def csv_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    style, data = CsvFormat.of(schema), path.read_bytes()
-    table = _fields(data, schema, style)
+def parse_csv(data: bytes, schema: pa.Schema) -> pa.Table:
+    table = _fields(data, schema, CsvFormat.of(schema))
     columns = []
     for field in schema:
         kind = pa.string() if _is_text(field.type) else field.type
@@ -86,17 +84,16 @@ def csv_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
         if bad:
             raise ValueError(f"row {bad[0] + 1}: {field.name!r} is not {field.type}")
         columns.append(column.cast(field.type))
-    yield pa.Table.from_arrays(columns, schema=schema.remove_metadata())
+    return pa.Table.from_arrays(columns, schema=schema.remove_metadata())
 
 
-def join_csv(file: IO[bytes], paths: Sequence[Path], schema: pa.Schema) -> None:
+def join_csv(file: IO[bytes], sources: Iterator[IO[bytes]], schema: pa.Schema) -> None:
     """One header, then the lines of all."""
     style = CsvFormat.of(schema)
-    for i, path in enumerate(paths):
-        with path.open("rb") as source:
-            if style.header and i:
-                source.readline()
-            shutil.copyfileobj(source, file)
+    for i, source in enumerate(sources):
+        if style.header and i:
+            source.read(len(_header(schema, style)))
+        shutil.copyfileobj(source, file)
 
 
 class TextWriter:
@@ -125,15 +122,15 @@ class TextWriter:
         return None
 
 
-def text_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    lines = path.read_bytes().split(b"\n")
+def parse_text(data: bytes, schema: pa.Schema) -> pa.Table:
+    lines = data.split(b"\n")
     if lines.pop():
         raise ValueError("its last line has no end")
     try:
         column = pa.array(lines, pa.binary()).cast(schema.field(0).type)
     except pa.ArrowException as cause:
         raise ValueError(str(cause)) from cause
-    yield pa.Table.from_arrays([column], schema=schema)
+    return pa.Table.from_arrays([column], schema=schema)
 
 
 def _check_columns(schema: pa.Schema) -> None:
