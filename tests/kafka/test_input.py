@@ -16,7 +16,7 @@ import headrace as hr
 from headrace.errors import InputError
 from headrace.log import kafka_fetch
 from headrace.schema import schema_of
-from headrace.sources import Source, open_source
+from headrace.sources import Source, kafka_view, open_source
 from headrace.sources.kafka_rows import RecordColumns
 from headrace.testing import Driver
 from tests.kafka.running import (
@@ -288,6 +288,28 @@ def test_a_run_goes_on_where_the_last_one_stopped_and_new_partitions_are_read(
     driver.close()
     produce(topic, numbers(5, 30), 2)
     assert run(topic, tmp_path, start="latest") == list(range(35))
+
+
+def test_what_a_drain_gathers_is_there_however_seldom_the_brokers_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_view, "POLL", 3_600)
+    monkeypatch.setattr(kafka_view, "SLOW_POLL", 3_600)
+    topic = new_topic()
+    produce(topic, numbers(5))
+    source = opened(topic)
+    source.discover()
+    source.discover()
+    add_partitions(topic, 2)
+    produce(topic, numbers(5, 5), 1)
+    source.discover()
+    assert source.splits() == ["0"]
+
+    source.gather()
+    assert source.gathering("0")
+    source.discover()
+    assert not source.gathering("0") and source.splits() == ["0", "1"]
+    assert source.latest("1") - source.start("1") == 5
 
 
 # what is refused

@@ -145,6 +145,12 @@ class KafkaSource(TopicSource):
         if not self._stored or set(self._starts) != {str(p) for p in bounds.latest}:
             self._store_starts()
 
+    def gather(self) -> None:
+        self._view.at_once()
+
+    def gathering(self, split: str) -> bool:
+        return self._view.overdue
+
     def splits(self) -> list[str]:
         return [str(p) for p in sorted(self._bounds().latest)]
 

@@ -51,6 +51,7 @@ class TopicView:
         self._whole_due = 0.0  # when to ask about the topic, too
         self._failing_since: float | None = None
         self._pause = 0.0
+        self.overdue = False  # what is there was not learnt since `at_once`
 
     def identify(self) -> str:
         """The topic's id, asked for once."""
@@ -81,7 +82,13 @@ class TopicView:
             self._failed(cause, now)
             return self._bounds
         self._answered()
+        self.overdue = False
         return self._bounds
+
+    def at_once(self) -> None:
+        """The next answer is about the topic, its partitions and records as they are then."""
+        self._due = self._whole_due = 0.0
+        self._partitions, self.overdue = (), True
 
     def say(self, text: str | None) -> None:
         """Tell what the job waits for; None when it goes on."""
