@@ -6,9 +6,10 @@ partitions. Order among records of a partition is kept. Pure: no files here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,11 @@ from headrace.log.arguments import is_whole
 from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 _LARGE = 1 << 16  # rows of a batch that is divided by itself
+_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +163,8 @@ def check_number(topic: str, partition: Any) -> None:
 
 def by_key(keys: pa.ChunkedArray | pa.Array, partitions: int) -> np.ndarray:
     """Equal keys, wherever and whenever, go to equal partitions."""
+    if isinstance(keys, pa.ChunkedArray) and _are_large(keys.chunks):
+        return np.concatenate(_side_by_side(lambda c: by_key(c, partitions), keys.chunks))
     hashes = hash_keys([keys])
     return ((hashes >> np.uint64(32)) * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
 
@@ -195,7 +202,7 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
     if len(used) == 1:
         return {used[0]: table}
     batches = table.to_batches()
-    if len(batches) > 1 and table.num_rows >= _LARGE * len(batches):
+    if _are_large(batches):
         return _split_each(batches, chosen)
     order = np.argsort(chosen.astype(np.uint16), kind="stable")  # so small: a radix sort
     sorted_table = table.take(pa.array(order))
@@ -204,15 +211,26 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
 
 
 def _split_each(batches: Sequence[pa.RecordBatch], chosen: np.ndarray) -> dict[int, pa.Table]:
-    """The same, one batch after the other: large ones are not copied into one before."""
+    """The same, batch by batch: they are not copied into one before."""
+    each = [pa.Table.from_batches([batch]) for batch in batches]
+    cuts = np.cumsum([batch.num_rows for batch in batches])[:-1]
+    pairs = list(zip(each, np.split(chosen, cuts), strict=True))
     parts: dict[int, list[pa.Table]] = {}
-    at = 0
-    for batch in batches:
-        some = split(pa.Table.from_batches([batch]), chosen[at : at + batch.num_rows])
-        at += batch.num_rows
+    for some in _side_by_side(lambda pair: split(*pair), pairs):
         for p, part in some.items():
             parts.setdefault(p, []).append(part)
     return {p: pa.concat_tables(parts[p]) for p in sorted(parts)}
+
+
+def _are_large(pieces: Sequence[Any]) -> bool:
+    """Whether there are several, each worth a thread and not worth a copy."""
+    return len(pieces) > 1 and sum(map(len, pieces)) >= _LARGE * len(pieces)
+
+
+def _side_by_side(work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
+    """In their order."""
+    with ThreadPoolExecutor(min(len(pieces), _THREADS)) as threads:
+        return list(threads.map(work, pieces))
 
 
 def _wrong(fact: str) -> LogError:
