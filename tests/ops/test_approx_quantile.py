@@ -191,7 +191,6 @@ def test_another_error_is_refused_for_stored_state() -> None:
         (lambda: hr.histogram("v", 4, low=1), "HR-APPROX-002"),
         (lambda: hr.histogram("v", 4, low=2, high=2), "HR-APPROX-002"),
         (lambda: hr.histogram("v", 4, low=0, high=2, error=0.1), "HR-APPROX-002"),
-        (lambda: hr.histogram("v", 4, low=0, high=2, bounds=True), "HR-APPROX-002"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any], code: str) -> None:
