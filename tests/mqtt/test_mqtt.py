@@ -24,7 +24,7 @@ from headrace.sinks import AT_LEAST_ONCE, open_sink
 from headrace.sources import Source, open_source
 from headrace.state import faults
 from headrace.testing import InputCase, InputSuite, OutputCase, OutputSuite, drive
-from headrace.testing.input_suite import chunks, refused_by
+from headrace.testing.input_suite import chunks
 from headrace.testing.output_drivers import ALONE, SCHEMA, expected, made, stage
 
 SCHEMA_IN = schema_of("n bigint, name string")
@@ -136,10 +136,7 @@ def test_a_message_is_acknowledged_only_when_it_is_stored(broker, tmp_path):
 
     source = opened(broker, tmp_path, "ack")
     with faults.hooked(fail):
-        source.latest("lines")
-        source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
-        assert refused_by(source.latest, "lines").code == "HR-INPUT-003"
-    source.close()
+        assert failed(source) == "HR-INPUT-003"
 
     source = opened(broker, tmp_path, "ack")
     wait_for(source, 21)
@@ -229,11 +226,7 @@ def test_a_session_that_is_gone_is_an_error_unless_that_is_accepted(tmp_path):
     other._config.write_text(f"listener {broker.port} 127.0.0.1\nallow_anonymous true\nuser root\n")
     other.start()
     try:
-        source = opened(other, tmp_path / "job", "gone")
-        source.latest("lines")
-        source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
-        assert refused_by(source.latest, "lines").code == "HR-MQTT-001"
-        source.close()
+        assert failed(opened(other, tmp_path / "job", "gone")) == "HR-MQTT-001"
         assert failed(opened(other, tmp_path / "job", "gone")) == "HR-MQTT-001"  # and again
         source = opened(other, tmp_path / "job", "gone", new_session=True)
         before = source.latest("lines")
@@ -428,10 +421,7 @@ def test_a_job_from_one_topic_to_another(broker, tmp_path):
 
 def test_a_broker_that_is_not_there_is_an_error(tmp_path):
     source = open_source("mqtt:127.0.0.1:9/t", SCHEMA_IN, folder=str(tmp_path), name="in")
-    source.latest("lines")
-    source._receiver._thread.join(PATIENCE)  # type: ignore[attr-defined]
-    assert refused_by(source.latest, "lines").code == "HR-INPUT-015"
-    source.close()
+    assert failed(source) == "HR-INPUT-015"
     with pytest.raises(OutputError) as caught:
         open_sink("mqtt:127.0.0.1:9/t", SCHEMA, {}, str(tmp_path), "o").check()
     assert caught.value.code == "HR-MQTT-003"
