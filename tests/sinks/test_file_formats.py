@@ -234,7 +234,15 @@ def test_avro_of_every_type_is_read_by_fastavro_and_by_us(tmp_path_factory, colu
     assert [r["n"] for r in found] == list(range(len(rows)))
     assert exactly(through_input(out, schema, "avro")) == exactly(table)
     if kind in SCALARS:
-        assert repr([r["c"] for r in found]) == repr(table["c"].to_pylist())
+        plain = [
+            [_in_utc(v) for v in some] for some in ([r["c"] for r in found], table["c"].to_pylist())
+        ]
+        assert repr(plain[0]) == repr(plain[1])
+
+
+def _in_utc(value: Any) -> Any:
+    """A time with the zone's plainest name: libraries have several objects for it."""
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
 
 
 def test_avro_holds_times_decimals_maps_and_records_as_such(tmp_path):
