@@ -44,7 +44,6 @@ CUTS: dict[str, dict[str, int]] = {
     "log.kafka_produce": {"_BATCH": 1, "_QUEUED": 1},
     "log.kafka_reader": {"BATCH": 1, "CHUNK": 1, "CHUNK_BYTES": 1, "CONSUMERS": 1},
     "log.kafka_topics": {"_READ": 1},
-    "log.partitioning": {"_LARGE": 1, "_THREADS": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
     "log.recovery": {"_CHUNK": 64},

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
-from headrace.log import partitioning
 from headrace.log.partitioning import by_key, in_turn, split
 
 
@@ -19,23 +17,6 @@ def test_split_keeps_every_record_and_the_order_within_a_partition(chosen):
     assert {p: t["n"].to_pylist() for p, t in parts.items()} == {
         p: [n for n, c in enumerate(chosen) if c == p] for p in sorted(set(chosen))
     }
-
-
-@given(pieces=lists(lists(integers(0, 3), max_size=9), min_size=2, max_size=5))
-def test_a_table_in_pieces_is_split_as_one_whether_they_are_large_or_small(pieces):
-    chosen = np.array([p for piece in pieces for p in piece], np.int64)
-    if not len(chosen):
-        return
-    rows = pa.chunked_array([pa.array(piece, pa.int64()) for piece in pieces])
-    table = pa.table({"p": rows, "n": range(len(chosen))})
-    with pytest.MonkeyPatch.context() as patched:
-        for large in (1, 3, 1 << 16):
-            patched.setattr(partitioning, "_LARGE", large)
-            parts = split(table, chosen)
-            assert list(parts) == sorted(set(chosen.tolist()))
-            for p, part in parts.items():
-                assert part["n"].to_pylist() == np.flatnonzero(chosen == p).tolist()
-                assert set(part["p"].to_pylist()) == {p}
 
 
 @given(rows=integers(0, 50), first=integers(0, 10**9), partitions=integers(1, 9))

@@ -6,10 +6,9 @@ partitions. Order among records of a partition is kept. Pure: no files here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +18,6 @@ from headrace.hashing import hash_keys
 from headrace.log.arguments import is_whole
 from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-_LARGE = 1 << 16  # rows of a batch that is divided by itself
-_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +156,6 @@ def check_number(topic: str, partition: Any) -> None:
 
 def by_key(keys: pa.ChunkedArray | pa.Array, partitions: int) -> np.ndarray:
     """Equal keys, wherever and whenever, go to equal partitions."""
-    if isinstance(keys, pa.ChunkedArray) and _are_large(keys.chunks):
-        return np.concatenate(_side_by_side(lambda c: by_key(c, partitions), keys.chunks))
     hashes = hash_keys([keys])
     return ((hashes >> np.uint64(32)) * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
 
@@ -201,36 +192,10 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
     used: Sequence[int] = np.flatnonzero(counts).tolist()
     if len(used) == 1:
         return {used[0]: table}
-    batches = table.to_batches()
-    if _are_large(batches):
-        return _split_each(batches, chosen)
     order = np.argsort(chosen.astype(np.uint16), kind="stable")  # so small: a radix sort
     sorted_table = table.take(pa.array(order))
     ends = np.cumsum(counts)
     return {p: sorted_table.slice(ends[p] - counts[p], counts[p]) for p in used}
-
-
-def _split_each(batches: Sequence[pa.RecordBatch], chosen: np.ndarray) -> dict[int, pa.Table]:
-    """The same, batch by batch: they are not copied into one before."""
-    each = [pa.Table.from_batches([batch]) for batch in batches]
-    cuts = np.cumsum([batch.num_rows for batch in batches])[:-1]
-    pairs = list(zip(each, np.split(chosen, cuts), strict=True))
-    parts: dict[int, list[pa.Table]] = {}
-    for some in _side_by_side(lambda pair: split(*pair), pairs):
-        for p, part in some.items():
-            parts.setdefault(p, []).append(part)
-    return {p: pa.concat_tables(parts[p]) for p in sorted(parts)}
-
-
-def _are_large(pieces: Sequence[Any]) -> bool:
-    """Whether there are several, each worth a thread and not worth a copy."""
-    return len(pieces) > 1 and sum(map(len, pieces)) >= _LARGE * len(pieces)
-
-
-def _side_by_side(work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
-    """In their order."""
-    with ThreadPoolExecutor(min(len(pieces), _THREADS)) as threads:
-        return list(threads.map(work, pieces))
 
 
 def _wrong(fact: str) -> LogError:

@@ -137,6 +137,7 @@ class LogSink(DeliveredSink):
         try:
             typed = self._log.describe(self._topic).schema is not None
             key = self._key if typed else None
+            rows = rows.combine_chunks()  # staged in pieces, which cost the log more than a copy
             acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":
