@@ -173,7 +173,7 @@ def test_a_commit_of_what_is_not_there_or_is_anothers_stores_nothing(at):
             one.poll(at.wait)
         one.commit({(at("t"), 0): 3, (at("t"), 1): 4})
         with consumer(at, group="g", auto_commit=None) as two:
-            while not two.assignment() or len(one.assignment()) > 1:
+            while [len(c.assignment()) for c in (one, two)] != [1, 1]:
                 one.poll("50ms")
                 two.poll("50ms")
             ((own,), (theirs,)) = one.assignment(), two.assignment()

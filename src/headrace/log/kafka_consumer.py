@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -351,7 +352,8 @@ class KafkaConsumer:
 
     def close(self) -> None:
         self._revoking = lambda places, lost: None
-        self._consumer.close()
+        with suppress(library().KafkaError):  # of an assignment that the end interrupts
+            self._consumer.close()
 
 
 def _headers(message: Any, place: TopicPartition) -> Headers:
