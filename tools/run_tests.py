@@ -1,8 +1,10 @@
 """All tests in plain pytest processes, two at a time: those on Spark in one, since Spark starts
 once, and the others by folder.
 
-Prints the last line of each when it ends, and all that a failed one printed; what they print
-meanwhile is in build/tests. The exit code is 1 if any has failed.
+Prints the last line of each when it ends, all that a failed one printed, and at the end what
+failed; what they print meanwhile is in build/tests. The exit code is 1 if any has failed. A test
+that waits for ever fails after `timeout` (pyproject.toml); where that cannot end it, as in a
+library that does not return, its group is ended.
 
 Temporary folders are in memory where there is room: tests that look at what was written wait for
 thousands of syncs of a disk otherwise, and none of them can tell the difference. Those of inputs
@@ -13,14 +15,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
@@ -32,6 +37,8 @@ INSTALLED = "tests/test_installed.py"  # its environment is made once, for its t
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
 ON_DISK = ("sources",)
+PATIENCE = 60 * 60  # seconds for a group, which takes half as long on a machine that is at rest
+LAST_WORDS = 20  # seconds to print where its threads are, and to end what its tests started
 Group = tuple[str, list[str]]  # a name, and arguments of pytest
 
 
@@ -77,12 +84,31 @@ def run(group: Group) -> tuple[str, int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     path = PRINTED / f"{name.replace(' ', '-')}.log"
     with path.open("wb") as file, environment(name) as env:
-        ran = subprocess.run(command, cwd=ROOT, env=env, stdout=file, stderr=file, check=False)
-    return name, ran.returncode, path.read_text(errors="replace")
+        running = subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file)
+        try:
+            code = running.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            code = _end(running)
+    return name, code, path.read_text(errors="replace")
+
+
+def _end(running: subprocess.Popen[bytes]) -> int:
+    """Of a group that waits for ever: pytest prints its threads' stacks on this signal."""
+    started = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(signal.SIGABRT)
+    try:
+        return running.wait(LAST_WORDS)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        return running.wait()
+    finally:
+        for process in started:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def main() -> int:
-    began, failed = time.monotonic(), []
+    began, failed, failures = time.monotonic(), [], []
     PRINTED.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for ended in as_completed([pool.submit(run, group) for group in groups()]):
@@ -90,9 +116,11 @@ def main() -> int:
             lines = printed.strip().splitlines() or ["nothing"]
             if code not in (PASSED, NONE_COLLECTED):
                 failed.append(name)
+                failures += [line for line in lines if line.startswith(("FAILED", "ERROR"))]
                 print(printed, flush=True)
             print(f"{name:>12}: {lines[-1].strip('= ')}", flush=True)
     minutes = (time.monotonic() - began) / 60
+    print(*failures, sep="\n", flush=True)
     verdict = f"failed: {', '.join(failed)}" if failed else "all passed"
     print(f"headrace: {verdict}, in {minutes:.0f} minutes", flush=True)
     return 1 if failed else 0
