@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace.ops.graph.forests import forest_numbers, spanning_forest
-from headrace.ops.graph.in_windows import LISTS, Sparsifier
+from headrace.ops.graph.in_windows import LISTS, SEED, Sparsifier
 from headrace.testing import Harness
 from tests.graph.drawing import SHAPES, edges, graphs
 
@@ -119,10 +119,11 @@ def sparsified(all_graphs: list[nx.Graph], error: float) -> list[nx.Graph]:
     ends = zip(*(zip(*graph.edges, strict=True) for graph in all_graphs), strict=True)
     lists = [pa.array([list(e) for e in end], pa.list_(pa.int64())) for end in ends]
     number = pa.array(range(len(all_graphs)), pa.int64())
-    spec = Sparsifier("a", "b", error, 7, ("number",))
+    seeds = pa.array(np.full(len(all_graphs), 7))
+    spec = Sparsifier("a", "b", error, ("number",))
     schema = pa.schema([("number", pa.int64()), ("a", pa.int64()), ("b", pa.int64()),
                         ("weight", pa.float64())])  # fmt: skip
-    found, _ = spec.run(pa.table([number, *lists], ["number", *LISTS]), schema)
+    found, _ = spec.run(pa.table([number, *lists, seeds], ["number", *LISTS, SEED]), schema)
     sparse = [nx.empty_graph(graph) for graph in all_graphs]
     for row in found.to_pylist():
         sparse[row["number"]].add_edge(row["a"], row["b"], weight=row["weight"])

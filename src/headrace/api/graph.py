@@ -15,10 +15,18 @@ from headrace.errors import PlanError
 from headrace.expr import col
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.agg.named import collect
+from headrace.ops.agg.named import max as greatest
 from headrace.ops.graph.components import COMPONENT, Components
 from headrace.ops.graph.degrees import DEGREE, VERTICES, DegreeDistribution, Degrees
 from headrace.ops.graph.edges import CHANGE, VERTEX, EdgeColumns, GraphSpec, can_be_vertex
-from headrace.ops.graph.in_windows import LISTS, WEIGHT, Sparsifier, WindowTriangles
+from headrace.ops.graph.in_windows import (
+    LISTS,
+    SEED,
+    WEIGHT,
+    Seeded,
+    Sparsifier,
+    WindowTriangles,
+)
 from headrace.ops.graph.sampled_triangles import ERROR, TRIANGLES, SampledTriangles
 from headrace.ops.graph.spanner import Spanner
 from headrace.plan.columns import clashes
@@ -215,17 +223,19 @@ class EdgeStream(Generic[StreamT, TimedT]):
         if windowing.get("mode", "replace") not in ("replace", "retract"):
             fact = f"{kind} of a window is of all its edges, not of those that are new"
             step.report(PlanError("HR-GRAPH-007", fact, 'Leave mode="delta" out.'))
-        stream: Any = self._kinds[0](self._draft, self._edge)
+        edges, src, dst = self._edge, *self._columns
+        collected = {n: collect(col(c)) for n, c in zip(LISTS, self._columns, strict=True)}
+        if kind == "sparsify" and len(edges.schema):
+            before = StepBuilder(self._draft, edges, **_part(step, "seed"))
+            schema = pa.schema([*edges.schema, pa.field(SEED, _LONG)])
+            edges = before.chunks(Seeded(seed), schema)
+            collected[SEED] = greatest(col(SEED))
+        stream: Any = self._kinds[0](self._draft, edges)
         stream = stream.key_by(*self._keys) if self._keys else stream
-        src, dst = self._columns
-        names = (f"{n} window" if n else None for n in (step.name, step.was))
-        lists = {n: collect(col(c)) for n, c in zip(LISTS, self._columns, strict=True)}
-        collected = stream.window(window, **windowing).agg(
-            **lists, **dict(zip(("name", "was"), names, strict=True))
-        )
-        windows, late_at = collected._edge, step_of(collected._edge.node)
+        result = stream.window(window, **windowing).agg(**collected, **_part(step, "window"))
+        windows, late_at = result._edge, step_of(result._edge.node)
         after = StepBuilder(self._draft, windows, step.name, step.was)
-        bounds = [n for n in windows.schema.names if n not in LISTS]
+        bounds = [n for n in windows.schema.names if n not in (*LISTS, SEED)]
         if not len(windows.schema) or not len(step.schema):
             edge = after.chunks(WindowTriangles(src, dst, by_vertex), UNKNOWN)
             return self._late_at(edge, late_at)
@@ -234,7 +244,7 @@ class EdgeStream(Generic[StreamT, TimedT]):
         added = [pa.field(VERTEX, vertex)] * by_vertex + [pa.field(TRIANGLES, _LONG)]
         if kind == "sparsify":
             known = tuple(n for n in bounds if n in (*self._keys, "window_start", "window_end"))
-            what = Sparsifier(src, dst, error, seed, known)
+            what = Sparsifier(src, dst, error, known)
             ends = [pa.field(n, vertex) for n in self._columns]
             added = [*ends, pa.field(WEIGHT, pa.float64())]
         after.report(*clashes(bounds, added, "part of every window's result"))
@@ -288,3 +298,11 @@ class EdgeStream(Generic[StreamT, TimedT]):
 
         def __getattr__(self, method: str) -> Any:
             raise no_such_name("a stream of edges", method, dir(EdgeStream))
+
+
+def _part(step: StepBuilder, part: str) -> dict[str, str | None]:
+    """What one of the steps that an operator consists of is called, and was."""
+    return {
+        key: f"{name} {part}" if name else None
+        for key, name in (("name", step.name), ("was", step.was))
+    }

@@ -7,7 +7,8 @@ has several times count once, loops make their vertex known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, flat
 from headrace.chunk import hidden_columns
-from headrace.hashing import hash_keys
+from headrace.hashing import hash_keys, seed_of
 from headrace.ops.agg.order import codes, sorted_by
 from headrace.ops.contract import ChunkSpec
 from headrace.ops.graph.edges import VERTEX, at_most_half
@@ -26,6 +27,7 @@ from headrace.ops.graph.triangles import count_triangles
 
 WEIGHT = "weight"
 LISTS = ["edge_src", "edge_dst"]  # of the ends of a window's edges
+SEED = "edge_seed"
 SAMPLING = 2.0  # edges per forest that are expected to stay, times ln(n) / error^2
 
 
@@ -97,6 +99,34 @@ class WindowTriangles(ChunkSpec):
 
 
 @dataclass(frozen=True)
+class Seeded(ChunkSpec):
+    """A seed beside every edge, made of `seed=` and the names of the job and the step.
+
+    A window's result has it as it was when the result was emitted: so a result that is taken back
+    after the step was renamed draws the same edges again.
+    """
+
+    seed: int
+    step: str = ""
+
+    kind = "seeded"
+
+    def __str__(self) -> str:
+        return f"as {SEED}"
+
+    def for_step(self, name: str) -> Seeded:
+        return replace(self, step=name)
+
+    def leaves(self, columns: Collection[str]) -> bool:
+        return SEED not in columns
+
+    def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
+        """The rows with the seed; none fails."""
+        seeds = np.full(chunk.num_rows, seed_of(self.seed, self.step))
+        return _with(chunk, schema, {SEED: pa.array(seeds)}), []
+
+
+@dataclass(frozen=True)
 class Sparsifier(ChunkSpec):
     """Few edges with weights: every cut weighs within 1 - error and 1 + error of its edges.
 
@@ -108,7 +138,6 @@ class Sparsifier(ChunkSpec):
     src: str
     dst: str
     error: float
-    seed: int
     known_by: tuple[str, ...]  # the columns that tell one window's result from another
 
     kind = "sparsify"
@@ -129,7 +158,7 @@ class Sparsifier(ChunkSpec):
         stays = self._drawn(chunk, row, ends) < share
         order = np.flatnonzero(stays)
         order = order[np.argsort(row[order], kind="stable")]
-        rows = chunk.drop_columns(LISTS).take(pa.array(row[order]))
+        rows = chunk.drop_columns([*LISTS, SEED]).take(pa.array(row[order]))
         columns = {
             n: end.take(pa.array(order)) for n, end in zip((self.src, self.dst), ends, strict=True)
         }
@@ -138,9 +167,8 @@ class Sparsifier(ChunkSpec):
     def _drawn(self, chunk: pa.Table, row: Index, ends: list[pa.Array]) -> np.ndarray:
         """A number from 0 to 1 for each edge, the same whenever it is asked for."""
         at = pa.array(row)
-        known = [flat(chunk.column(n)).take(at) for n in self.known_by]
-        seed = pa.array(np.full(len(row), self.seed, np.int64))
-        return at_most_half(hash_keys([seed, *known, *ends], len(row))) / 2**63
+        known = [flat(chunk.column(n)).take(at) for n in (SEED, *self.known_by)]
+        return at_most_half(hash_keys([*known, *ends], len(row))) / 2**63
 
 
 def _with(rows: pa.Table, schema: pa.Schema, columns: dict[str, Column]) -> pa.Table:

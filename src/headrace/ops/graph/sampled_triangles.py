@@ -1,9 +1,13 @@
 """Triangles of a growing graph, estimated from a sample of fixed size.
 
-Every edge has a random rank, computed from the seed, its key and its vertices; the sample is
-the edges of the lowest ranks. So an edge that comes again changes nothing, and neither does the
-way in which rows are cut into batches. Of a full sample of m edges the m - 1 lowest count: they
-are a uniform choice of so many distinct edges. With the m-th rank as share p of all ranks, the
+Every edge has a random rank, computed from its graph's seed, its key and its vertices; the sample
+is the edges of the lowest ranks. A graph's seed is made of `seed=` and the names of the job and
+the step when its first edge comes, and is stored: an edge that comes again has the rank that it
+had, even if the step has another name by now. So an edge that comes again changes nothing, and
+neither does the way in which rows are cut into batches.
+
+Of a full sample of m edges the m - 1 lowest count: they are a uniform choice of so many distinct
+edges. With the m-th rank as share p of all ranks, the
 triangles among them over p^3 are an estimate without bias for every m > 3: given that three edges
 are among the m - 1 of n, with probability (m-1)(m-2)(m-3) / n(n-1)(n-2), the mean of 1/p^3 is the
 inverse of just that. A batch that does not change the sample costs what its edges cost; one that
@@ -13,7 +17,7 @@ does counts the triangles of the sample again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +25,7 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Mask, flat, integers
 from headrace.chunk import HASH
-from headrace.hashing import hash_keys
+from headrace.hashing import hash_keys, seed_of
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator, Place
 from headrace.ops.graph.edges import EdgeBatch, GraphOperator, GraphSpec, at_most_half, some
@@ -32,7 +36,7 @@ from headrace.state.table import KeyedTable, TableSpec
 
 TRIANGLES, ERROR = "triangles", "error"
 ESTIMATE, SAMPLE = "estimate", "sample"
-_RANK, _LIMIT = "rank", "limit"
+_RANK, _LIMIT, _SEED = "rank", "limit", "seed"
 _RANKS = 2**63  # so many ranks there are
 
 
@@ -43,6 +47,7 @@ class SampledTriangles(GraphSpec):
     vertex: str
     size: int
     seed: int
+    step_name: str = ""  # "job/step"
 
     kind = "triangles"
 
@@ -50,7 +55,10 @@ class SampledTriangles(GraphSpec):
         return f"estimated from {self.size} edges between {self.src} and {self.dst}, as changes"
 
     def shape(self) -> dict[str, Any]:
-        return {**super().shape(), "sample": self.size, "seed": self.seed}
+        return {**super().shape(), "sample": self.size, "seed": self.seed, "format": 2}
+
+    def for_step(self, name: str) -> SampledTriangles:
+        return replace(self, step_name=name)
 
     def operator(self, place: Place) -> Operator:
         return _SampledOperator(self, place)
@@ -60,11 +68,12 @@ class _SampledOperator(GraphOperator):
     spec: SampledTriangles
 
     def tables(self) -> tuple[TableSpec, ...]:
-        results = [(_LIMIT, pa.int64()), (TRIANGLES, pa.float64()), (ERROR, pa.float64())]
+        integer, number = pa.int64(), pa.float64()
+        results = [(_SEED, integer), (_LIMIT, integer), (TRIANGLES, number), (ERROR, number)]
         edge = pa.schema([*self.keys.schema, ("a", self.type), ("b", self.type)])
         return (
             TableSpec(ESTIMATE, self.keys.schema, pa.schema(results)),
-            TableSpec(SAMPLE, edge, pa.schema([(_RANK, pa.int64())])),
+            TableSpec(SAMPLE, edge, pa.schema([(_RANK, integer)])),
             self.newest(),
         )
 
@@ -77,7 +86,7 @@ class _SampledOperator(GraphOperator):
         graphs = keys.take(pa.array(first))
         stored, present = step.tables[ESTIMATE].get(graphs)
         limit = np.where(present, integers(stored.column(_LIMIT)), _RANKS - 1)
-        rows, rank = self._low(batch, keys, limit[graph])
+        rows, rank = self._low(batch, keys, limit[graph], self._seeds(stored, present)[graph])
         touched = ~present
         touched[graph[rows]] = True
         latest = np.empty(len(first), np.int64)
@@ -86,15 +95,22 @@ class _SampledOperator(GraphOperator):
         graphs, stored, present = some(graphs, touched), some(stored, touched), present[touched]
         self._sample(graphs, fresh, stored, present, latest[touched], step)
 
-    def _low(self, batch: EdgeBatch, keys: pa.Table, limit: Index) -> tuple[Index, Index]:
+    def _seeds(self, stored: pa.Table, present: Mask) -> Index:
+        """Of some graphs; those that are not present begin now."""
+        return np.where(
+            present, integers(stored.column(_SEED)), seed_of(self.spec.seed, self.spec.step_name)
+        )
+
+    def _low(
+        self, batch: EdgeBatch, keys: pa.Table, limit: Index, seed: Index
+    ) -> tuple[Index, Index]:
         """The distinct edges that may belong to the sample, and their ranks."""
         rows = batch.first_of_each()
         ends = [
             flat(batch.vertices.column("v")).take(pa.array(e[rows])) for e in (batch.u, batch.v)
         ]
-        seed = pa.array(np.full(len(rows), self.spec.seed, np.int64))
         key = pa.array(keys.column(HASH).to_numpy()[rows])
-        rank = at_most_half(hash_keys([seed, key, *ends], len(rows)))
+        rank = at_most_half(hash_keys([pa.array(seed[rows]), key, *ends], len(rows)))
         low = rank < limit[rows]
         return rows[low], rank[low]
 
@@ -160,7 +176,8 @@ class _SampledOperator(GraphOperator):
         share = np.where(limit == _RANKS - 1, 1.0, limit / _RANKS)
         estimate = found / share**3
         spread = np.sqrt(found * (1 - share**3) + 2 * pairs * (1 - share)) / share**3
-        results = graphs.append_column(_LIMIT, pa.array(limit))
+        results = graphs.append_column(_SEED, pa.array(self._seeds(before, present)))
+        results = results.append_column(_LIMIT, pa.array(limit))
         results = results.append_column(TRIANGLES, pa.array(estimate))
         results = results.append_column(ERROR, pa.array(spread))
         step.tables[ESTIMATE].put(results)
@@ -170,7 +187,7 @@ class _SampledOperator(GraphOperator):
         old = old.append_column(ERROR, before.column(ERROR))
         back = present & changed
         self.emit(some(old, back), times[back], step, "-")
-        self.emit(some(results.drop_columns([_LIMIT]), changed), times[changed], step, "+")
+        self.emit(some(results.drop_columns([_SEED, _LIMIT]), changed), times[changed], step, "+")
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """What is estimated of each graph."""
