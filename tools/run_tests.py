@@ -31,14 +31,15 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 PRINTED = ROOT / "build" / "tests"
 AT_ONCE = 2  # processes
+MUCH = 60_000  # characters of what a group printed; the file has all
 PASSED, NONE_COLLECTED = 0, 5  # exit codes of pytest
 LONGEST = ("sinks", "sources", "ops", "kafka", "windows", "joins", "streams", "others", "driver")
 INSTALLED = "tests/test_installed.py"  # its environment is made once, for its tests on Spark too
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
 ON_DISK = ("sources",)
-PATIENCE = 60 * 60  # seconds for a group, which takes half as long on a machine that is at rest
-LAST_WORDS = 20  # seconds to print where its threads are, and to end what its tests started
+PATIENCE = 80 * 60  # seconds for all; at rest a machine of two cores takes half of that
+LAST_WORDS = 20  # seconds for a group to print where its threads are
 Group = tuple[str, list[str]]  # a name, and arguments of pytest
 
 
@@ -78,15 +79,15 @@ def _has_room() -> bool:
     return may_run and shutil.disk_usage(MEMORY).free >= ROOM
 
 
-def run(group: Group) -> tuple[str, int, str]:
-    """Its name, whether it passed, and what it printed."""
+def run(group: Group, end: float) -> tuple[str, int, str]:
+    """Its name, whether it passed, and what it printed; one that goes on at the end is ended."""
     name, arguments = group
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     path = PRINTED / f"{name.replace(' ', '-')}.log"
     with path.open("wb") as file, environment(name) as env:
         running = subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file)
         try:
-            code = running.wait(PATIENCE)
+            code = running.wait(max(end - time.monotonic(), LAST_WORDS))
         except subprocess.TimeoutExpired:
             code = _end(running)
     return name, code, path.read_text(errors="replace")
@@ -111,19 +112,23 @@ def main() -> int:
     began, failed, failures = time.monotonic(), [], []
     PRINTED.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for ended in as_completed([pool.submit(run, group) for group in groups()]):
+        started = [pool.submit(run, group, began + PATIENCE) for group in groups()]
+        for ended in as_completed(started):
             name, code, printed = ended.result()
             lines = printed.strip().splitlines() or ["nothing"]
             if code not in (PASSED, NONE_COLLECTED):
                 failed.append(name)
                 failures += [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-                print(printed, flush=True)
-            print(f"{name:>12}: {lines[-1].strip('= ')}", flush=True)
-    minutes = (time.monotonic() - began) / 60
+                print(printed[-MUCH:], flush=True)
+            print(f"{_clock(began)} {name:>12}: {lines[-1].strip('= ')}", flush=True)
     print(*failures, sep="\n", flush=True)
     verdict = f"failed: {', '.join(failed)}" if failed else "all passed"
-    print(f"headrace: {verdict}, in {minutes:.0f} minutes", flush=True)
+    print(f"headrace: {verdict}, after {_clock(began)} (minutes:seconds)", flush=True)
     return 1 if failed else 0
+
+
+def _clock(began: float) -> str:
+    return "{:02.0f}:{:02.0f}".format(*divmod(time.monotonic() - began, 60))
 
 
 if __name__ == "__main__":
