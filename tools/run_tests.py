@@ -2,9 +2,10 @@
 once, and the others by folder.
 
 Prints the last line of each when it ends, all that a failed one printed, and at the end what
-failed; what they print meanwhile is in build/tests. The exit code is 1 if any has failed. A test
-that waits for ever fails after `timeout` (pyproject.toml); where that cannot end it, as in a
-library that does not return, its group is ended.
+failed; what they print meanwhile is in build/tests, and the last line of that is shown now and
+then. The exit code is 1 if any has failed. A test that waits for ever fails after `timeout`
+(pyproject.toml); where that cannot end it, as in a library that does not return, its group is
+ended.
 
 Temporary folders are in memory where there is room: tests that look at what was written wait for
 thousands of syncs of a disk otherwise, and none of them can tell the difference. Those of inputs
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -39,6 +40,7 @@ MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
 ON_DISK = ("sources",)
 PATIENCE = 80 * 60  # seconds for all; at rest a machine of two cores takes half of that
+SILENCE = 5 * 60  # seconds without a group that ends, after which it is said what goes on
 LAST_WORDS = 20  # seconds for a group to print where its threads are
 Group = tuple[str, list[str]]  # a name, and arguments of pytest
 
@@ -83,7 +85,7 @@ def run(group: Group, end: float) -> tuple[str, int, str]:
     """Its name, whether it passed, and what it printed; one that goes on at the end is ended."""
     name, arguments = group
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    path = PRINTED / f"{name.replace(' ', '-')}.log"
+    path = _path(name)
     with path.open("wb") as file, environment(name) as env:
         running = subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file)
         try:
@@ -91,6 +93,10 @@ def run(group: Group, end: float) -> tuple[str, int, str]:
         except subprocess.TimeoutExpired:
             code = _end(running)
     return name, code, path.read_text(errors="replace")
+
+
+def _path(name: str) -> Path:
+    return PRINTED / f"{name.replace(' ', '-')}.log"
 
 
 def _end(running: subprocess.Popen[bytes]) -> int:
@@ -112,15 +118,22 @@ def main() -> int:
     began, failed, failures = time.monotonic(), [], []
     PRINTED.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        started = [pool.submit(run, group, began + PATIENCE) for group in groups()]
-        for ended in as_completed(started):
-            name, code, printed = ended.result()
-            lines = printed.strip().splitlines() or ["nothing"]
-            if code not in (PASSED, NONE_COLLECTED):
-                failed.append(name)
-                failures += [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-                print(printed[-MUCH:], flush=True)
-            print(f"{_clock(began)} {name:>12}: {lines[-1].strip('= ')}", flush=True)
+        waiting = {pool.submit(run, group, began + PATIENCE): group[0] for group in groups()}
+        while waiting:
+            ended, _ = wait(waiting, SILENCE, FIRST_COMPLETED)
+            for future in ended:
+                del waiting[future]
+                name, code, printed = future.result()
+                lines = printed.strip().splitlines() or ["nothing"]
+                if code not in (PASSED, NONE_COLLECTED):
+                    failed.append(name)
+                    failures += [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+                    print(printed[-MUCH:], flush=True)
+                print(f"{_clock(began)} {name:>12}: {lines[-1].strip('= ')}", flush=True)
+            for future, name in waiting.items() if not ended else ():
+                if future.running() and _path(name).exists():
+                    at = _path(name).read_text(errors="replace").strip().splitlines()[-1:]
+                    print(f"{_clock(began)} {name:>12}: at {''.join(at)}", flush=True)
     print(*failures, sep="\n", flush=True)
     verdict = f"failed: {', '.join(failed)}" if failed else "all passed"
     print(f"headrace: {verdict}, after {_clock(began)} (minutes:seconds)", flush=True)
