@@ -50,7 +50,7 @@ def start(*words: str, crash: str | None = None, victims: str = "1") -> Started:
         driver = subprocess.Popen(
             command, cwd=ROOT, env=environment, start_new_session=True, stdout=printed, stderr=told
         )
-        code = driver.wait(timeout=200)
+        code = driver.wait(timeout=400)
         return Started(code, _whole(printed), _whole(told), driver.pid)
 
 
