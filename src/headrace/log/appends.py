@@ -17,14 +17,14 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.block import Body, Note, PartitionRecords, body_of
+from headrace.log.block import Note, Packed, PartitionRecords, packed_if_small
 from headrace.log.contract import Ack
 from headrace.log.head import Head
 from headrace.log.producers import Seen
 from headrace.log.records import Rows, table_of
 from headrace.log.topic import Topic
 
-Piece: TypeAlias = pa.Table | Rows
+Piece: TypeAlias = pa.Table | Packed | Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,7 @@ class Ready:
     """The records that all appends of a group have for one partition, as they are stored."""
 
     pieces: int
-    table: pa.Table
-    body: Body | None  # None: too large to be held twice
+    records: pa.Table | Packed  # a table: too large to be held twice
 
 
 class Repeated(dict[int, Ack]):
@@ -68,17 +67,20 @@ def prepare(topic: Topic, appends: Sequence[Append]) -> dict[int, Ready]:
 
 
 def _ready(topic: Topic, pieces: Sequence[Piece]) -> Ready:
-    table = _joined(topic, pieces)
-    return Ready(len(pieces), table, body_of(table))
+    alone = pieces[0]
+    if len(pieces) == 1 and isinstance(alone, Packed):
+        return Ready(1, alone)
+    return Ready(len(pieces), packed_if_small(_joined(topic, pieces)))
 
 
 def _joined(topic: Topic, pieces: Sequence[Piece]) -> pa.Table:
     tables: list[pa.Table] = []
     for plain, group in groupby(pieces, lambda piece: isinstance(piece, list)):
         if plain:
-            tables.append(table_of(topic, [row for rows in group for row in rows]))
+            rows = [row for piece in group if isinstance(piece, list) for row in piece]
+            tables.append(table_of(topic, rows))
         else:
-            tables += group
+            tables += (_table(topic, piece) for piece in group)
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
@@ -111,7 +113,7 @@ def draft(
     for p in sorted(new):
         all_new = len(new[p]) == ready[p].pieces
         part = ready[p] if all_new else _ready(topic, new[p])
-        parts.append(PartitionRecords(p, end.ends[p], part.table, part.body, notes.get(p, ())))
+        parts.append(PartitionRecords(p, end.ends[p], part.records, notes.get(p, ())))
     return parts, acks
 
 
@@ -154,7 +156,9 @@ def check_repeated(topic: Topic, append: Append, stored: Mapping[int, pa.Table])
 
 
 def _table(topic: Topic, piece: Piece) -> pa.Table:
-    return table_of(topic, piece) if isinstance(piece, list) else piece
+    if isinstance(piece, list):
+        return table_of(topic, piece)
+    return piece.table() if isinstance(piece, Packed) else piece
 
 
 def _rows(tables: Iterable[pa.Table]) -> Counter[str]:

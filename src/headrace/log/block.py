@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -95,13 +96,27 @@ class Body(NamedTuple):
     crc: int
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Records of one partition as they are stored, made before they are appended."""
+
+    schema: pa.Schema
+    bodies: Sequence[Body]
+
+    def __len__(self) -> int:
+        return sum(body.rows for body in self.bodies)
+
+    def table(self) -> pa.Table:
+        batches = [pa.ipc.read_record_batch(b.message, self.schema) for b in self.bodies]
+        return pa.Table.from_batches(batches, self.schema)
+
+
 class PartitionRecords(NamedTuple):
     """The records that a group adds to one partition."""
 
     partition: int
     base: int
-    table: pa.Table
-    body: Body | None  # the same as one block, if that has been made
+    records: pa.Table | Packed
     notes: Sequence[Note]
 
 
@@ -114,8 +129,8 @@ def encode(
 ) -> Iterator[tuple[Header, list[Buffer]]]:
     """The blocks of one group, each as its header and the buffers to write."""
     for i, part in enumerate(parts):
-        base, end = part.base, part.base + part.table.num_rows
-        for body in (part.body,) if part.body is not None else map(_body, _pieces(part.table)):
+        base, end = part.base, part.base + len(part.records)
+        for body in _bodies(part.records):
             whole = base + body.rows == end
             flags = 0 if whole and i == len(parts) - 1 else CONTINUES
             flags |= stamp.version << _VERSION
@@ -129,12 +144,21 @@ def sparse_block(batch: pa.RecordBatch, base: int, partition: int, stamp: Stamp)
     return _block(_body(batch), base, stamp.version << _VERSION, partition, b"", stamp)[1]
 
 
-def body_of(table: pa.Table) -> Body | None:
-    """The records as one block; None if there are too many for one."""
+def packed(table: pa.Table) -> Packed:
+    """The records as blocks."""
+    return Packed(table.schema, list(_bodies(table)))
+
+
+def packed_if_small(table: pa.Table) -> pa.Table | Packed:
+    """The records as one block; as they are if there are too many for one."""
     if table.num_rows > BLOCK_ROWS or table.get_total_buffer_size() > BLOCK_BYTES:
-        return None
+        return table
     batches = (table if _whole(table) else table.combine_chunks()).to_batches()
-    return _body(batches[0]) if len(batches) == 1 else None
+    return Packed(table.schema, [_body(batches[0])]) if len(batches) == 1 else table
+
+
+def _bodies(records: pa.Table | Packed) -> Iterable[Body]:
+    return records.bodies if isinstance(records, Packed) else map(_body, _pieces(records))
 
 
 def _whole(table: pa.Table) -> bool:

@@ -9,8 +9,8 @@ An EmbeddedLog holds nothing that is not on disk: it may be pickled, forked and 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from headrace.log.transactions import PRODUCER, Transactions
 from headrace.log.upkeep import Upkeep
 from headrace.settings import Settings
 
+T = TypeVar("T")
 _TRIES = 20  # to create a topic while another process deletes one of that name
 
 
@@ -68,7 +69,7 @@ class EmbeddedLog(GroupAdmin):
         self._appends = RoutedAppends(self._topics, self._upkeep)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_opened, (str(self.root), self._clock, self._patience))
+        return (_opened, (type(self), str(self.root), self._clock, self._patience))
 
     @property
     def patience(self) -> float:
@@ -207,16 +208,20 @@ class EmbeddedLog(GroupAdmin):
         """
         check_retry(producer, sequence)
         records, key = normalized(topic, records), keys_of(topic, key)
-        try:
-            return self._appends.append(
+        return self._again(
+            topic,
+            lambda: self._appends.append(
                 topic, records, key, partition, partitioner, producer, sequence
-            )
+            ),
+        )
+
+    def _again(self, topic: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
         except FileNotFoundError:  # deleted, and perhaps made again
             self._topics.close(topic)
         try:
-            return self._appends.append(
-                topic, records, key, partition, partitioner, producer, sequence
-            )
+            return work()
         except FileNotFoundError as error:
             raise self._topics.unknown(topic) from error
 
@@ -342,8 +347,8 @@ class EmbeddedLog(GroupAdmin):
         return self._upkeep.forget(topic, before)
 
 
-def _opened(root: str, clock: Clock, patience: float) -> EmbeddedLog:
-    return EmbeddedLog(root, clock, patience=patience)
+def _opened(kind: type[EmbeddedLog], root: str, clock: Clock, patience: float) -> EmbeddedLog:
+    return kind(root, clock, patience=patience)
 
 
 def _same_layout(one: Topic, other: Topic) -> bool:

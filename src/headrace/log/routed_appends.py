@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.log.appends import Append, Piece, Repeated, check_repeated
+from headrace.log.block import Body, Packed, packed
 from headrace.log.contract import Ack, Partitioner, Records
 from headrace.log.open_topics import OpenTopic, OpenTopics
 from headrace.log.partitioning import keys_of, route, route_rows
@@ -17,6 +19,28 @@ from headrace.log.records import few, normalized, table_for
 from headrace.log.topic import Topic
 from headrace.log.topic_rows import read_rows
 from headrace.log.upkeep import Upkeep
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLayout:
+    """What decides how records are stored, and where."""
+
+    partitions: int
+    key: str | None  # the column that was named; None: the topic's own
+    topic_key: str | None
+    columns: pa.Schema
+
+    @staticmethod
+    def of(topic: Topic, key: str | None) -> RecordLayout:
+        return RecordLayout(topic.partitions, key, topic.key, topic.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRecords:
+    """Records by partition, as a topic of this layout stores them."""
+
+    layout: RecordLayout
+    parts: Mapping[int, Packed]
 
 
 class RoutedAppends:
@@ -47,7 +71,34 @@ class RoutedAppends:
                 return {}
             _check_keys(opened.topic, table)
             parts = route(opened.topic, table, key, partition, partitioner, turn)
-        append = Append(parts, producer, -1 if sequence is None else sequence)
+        return self._run(opened, Append(parts, producer, -1 if sequence is None else sequence))
+
+    def pack(self, topic: str, records: pa.Table, key: str | None, turn: int) -> PackedRecords:
+        """The records as they will be stored, to be appended later."""
+        opened = self._topics.find(topic)
+        table = table_for(opened.topic, records)
+        _check_keys(opened.topic, table)
+        parts = route(opened.topic, table, key, None, None, turn)
+        layout = RecordLayout.of(opened.topic, key)
+        return PackedRecords(layout, {p: packed(part) for p, part in parts.items()})
+
+    def append_packed(
+        self, topic: str, pieces: Sequence[PackedRecords], producer: str, sequence: int
+    ) -> dict[int, Ack]:
+        """As `append`; what the topic stores in another way by now is divided and packed again."""
+        opened = self._topics.find(topic)
+        key = pieces[0].layout.key
+        if all(piece.layout == RecordLayout.of(opened.topic, key) for piece in pieces):
+            bodies: dict[int, list[Body]] = {}
+            for p, part in (item for piece in pieces for item in piece.parts.items()):
+                bodies.setdefault(p, []).extend(part.bodies)
+            parts = {p: Packed(opened.topic.columns, bodies[p]) for p in bodies}
+            return self._run(opened, Append(parts, producer, sequence))
+        tables = [part.table() for piece in pieces for part in piece.parts.values()]
+        table = pa.concat_tables(tables, promote_options="default")
+        return self.append(topic, table, key, None, None, producer, sequence)
+
+    def _run(self, opened: OpenTopic, append: Append) -> dict[int, Ack]:
         answer = opened.group.run(append)
         if isinstance(answer, Repeated):
             self._check_repeated(opened, append, answer)

@@ -18,6 +18,7 @@ import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import pyarrow as pa
 
@@ -74,6 +75,10 @@ class StagedSink(Sink):
         """The rows as the place will hold them; OutputError if it cannot hold one. In a task."""
         return rows
 
+    def write(self, records: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        """Write records into the job's folder, durably. In a task."""
+        return self._staging.add(records, epoch, unique)
+
     # what they have in common
 
     def check_owner(self) -> None:
@@ -108,8 +113,9 @@ class StagedSink(Sink):
         return HeldEpochs(max(all.values(), default=0), own, all, final=True)
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        rows = self.records(table.select(self.schema.names)) if table.num_rows else table
-        references = self._staging.add(rows, epoch, unique)
+        if not table.num_rows:
+            return []
+        references = self.write(self.records(table.select(self.schema.names)), epoch, unique)
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 
@@ -147,8 +153,12 @@ class DeliveredSink(StagedSink):
 
     _digest = ""  # of what is being delivered
 
+    def read(self, staged: Sequence[Reference]) -> Any:
+        """The rows of an epoch as `deliver` takes them."""
+        return pa.concat_tables(self._staging.read_all(staged))
+
     @abstractmethod
-    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
+    def deliver(self, rows: Any, producer: str, epoch: int) -> None:
         """Make the rows visible, all or none of them, and record the epoch of the producer.
 
         Nothing happens if that epoch, or a later one, is recorded already; if it was recorded
@@ -159,7 +169,7 @@ class DeliveredSink(StagedSink):
         if not staged:
             return
         producer = within(noted(staged[0], "producer"), writer.timeline)
-        rows = pa.concat_tables(self._staging.read_all(staged))
+        rows = self.read(staged)
         point("sink.publish.read")
         writer.check()
         self._digest = digest(staged)

@@ -243,22 +243,50 @@ class Staging:
             yield {"file": file, "rows": rows, "bytes": written.size, "crc": written.crc}
             remaining, number = remaining[written.result :], number + 1
 
+    def add_bytes(
+        self, parts: Sequence[Any], rows: int, epoch: int, unique: str, suffix: str
+    ) -> Reference:
+        """Write bytes that stand for so many rows, durably, into a file of their own."""
+        folder_for(self.folder)
+        file = f"part-{epoch:012d}-{file_name(unique)}-0{suffix}"
+        written = write(self.folder / file, lambda to: [to.write(part) for part in parts])
+        with named(self.folder):
+            sync_folder(self.folder)
+        point("sink.stage.durable")
+        return {"file": file, "rows": rows, "bytes": written.size, "crc": written.crc}
+
     def read(self, reference: Reference) -> pa.Table:
         """The rows that a reference stands for; an error if they are not as they were staged."""
+        path = self._checked(reference)
+        with named(path):
+            return pa.concat_tables(format_named(self.format).batches(path, pa.schema([])))
+
+    def read_bytes(self, reference: Reference) -> pa.Buffer:
+        """The bytes that a reference stands for: not copied, pages come as they are read."""
+        path = self._checked(reference)
+        with named(path):
+            return pa.memory_map(str(path)).read_buffer()
+
+    def _checked(self, reference: Reference) -> Path:
         path = self.folder / safe_name(reference["file"])
         try:
             check_bytes(path, reference["bytes"], reference["crc"])
         except FileNotFoundError as cause:
             raise lost(path) from cause
-        with named(path):
-            return pa.concat_tables(format_named(self.format).batches(path, pa.schema([])))
+        return path
 
     def read_all(self, references: Sequence[Reference]) -> list[pa.Table]:
         """The rows of each reference. Large files are read side by side: checksums take time."""
+        return self._of_all(self.read, references)
+
+    def read_all_bytes(self, references: Sequence[Reference]) -> list[pa.Buffer]:
+        return self._of_all(self.read_bytes, references)
+
+    def _of_all(self, read: Callable[[Reference], T], references: Sequence[Reference]) -> list[T]:
         if len(references) == 1 or sum(r["bytes"] for r in references) < _LARGE:
-            return [self.read(r) for r in references]
+            return [read(r) for r in references]
         with ThreadPoolExecutor(min(len(references), _READERS)) as readers:
-            return list(readers.map(self.read, references))
+            return list(readers.map(read, references))
 
     def sweep(self, live: Set[str], upto: int | None) -> None:
         """Remove the files that are not in `live`, of epoch `upto` and before."""

@@ -15,16 +15,19 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
-from headrace.log import EmbeddedLog
 from headrace.log.contract import TopicInfo, check_name
+from headrace.log.packed_log import PackedLog
+from headrace.log.routed_appends import PackedRecords
 from headrace.schema import ddl_type
 from headrace.settings import Settings
+from headrace.sinks import packed_records
 from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import (
     Description,
     OutputKind,
     OutputRequest,
     Reached,
+    Reference,
     Sink,
     Timelines,
     appends,
@@ -39,7 +42,7 @@ from headrace.sinks.formats import json_values, without_dictionaries
 class LogSink(DeliveredSink):
     because = "an epoch is one append with its number, which the topic takes once"
 
-    def __init__(self, o: OutputRequest, log: EmbeddedLog) -> None:
+    def __init__(self, o: OutputRequest, log: PackedLog) -> None:
         super().__init__(o)
         self._log, self._topic = log, o.rest
         self._key: str | None = o.options.get("key")
@@ -132,13 +135,21 @@ class LogSink(DeliveredSink):
             self._ends = ends
         return beyond
 
-    def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
-        """One append for the epoch: a reader of the topic sees all of it or none."""
-        try:
+    def write(self, records: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        """Packed by the task that has them: all that the driver has to do is to copy bytes."""
+        with _as_output():
             typed = self._log.describe(self._topic).schema is not None
             key = self._key if typed else None
-            rows = rows.combine_chunks()  # staged in pieces, which cost the log more than a copy
-            acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=epoch)
+            packed = self._log.pack(self._topic, records, key, epoch)
+        return [packed_records.stage(self._staging, packed, epoch, unique)]
+
+    def read(self, staged: Sequence[Reference]) -> list[PackedRecords]:
+        return packed_records.read(self._staging, staged)
+
+    def deliver(self, rows: list[PackedRecords], producer: str, epoch: int) -> None:
+        """One append for the epoch: a reader of the topic sees all of it or none."""
+        try:
+            acks = self._log.append_packed(self._topic, rows, producer, epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":
                 raise self.conflict(epoch) from cause
@@ -186,7 +197,7 @@ def _check(o: OutputRequest) -> None:
 
 
 def _open(o: OutputRequest) -> Sink:
-    return LogSink(o, EmbeddedLog(Settings.load(log=o.options.get("log")).log))
+    return LogSink(o, PackedLog(Settings.load(log=o.options.get("log")).log))
 
 
 def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
