@@ -326,10 +326,11 @@ def test_an_append_that_cannot_be_written_fails_alone(folder, monkeypatch):
             found[n] = error
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(5)]
-    for thread in threads:
-        thread.start()
-    while len(opened.group._waiting) < 5:
-        os.sched_yield()
+    with opened.group._leading:  # else one that has waited for a while leads
+        for thread in threads:
+            thread.start()
+        while len(opened.group._waiting) < 5:
+            os.sched_yield()
     opened.group._hand_over()
     for thread in threads:
         thread.join()

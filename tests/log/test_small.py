@@ -33,11 +33,12 @@ def together(log: EmbeddedLog, calls: list[dict]) -> tuple[list[object], Counter
     group._busy = True
     with faults.hooked(lambda name: passed.update((name,))):
         threads = []
-        for n in range(len(calls)):
-            threads.append(threading.Thread(target=work, args=(n,)))
-            threads[-1].start()
-            while len(group._waiting) <= n:
-                os.sched_yield()
+        with group._leading:  # else one that has waited for a while leads
+            for n in range(len(calls)):
+                threads.append(threading.Thread(target=work, args=(n,)))
+                threads[-1].start()
+                while len(group._waiting) <= n:
+                    os.sched_yield()
         group._hand_over()
         for thread in threads:
             thread.join()
