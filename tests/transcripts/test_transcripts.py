@@ -1,10 +1,12 @@
 """What windows, time, triggers and state mean, as transcripts: in process, and on Spark.
 
-Every case of every file here is played on both, one batch per step.
+Every case of every file here is played in process, one batch per step, and every third of a file
+on Spark; `HEADRACE_LONG=1 make test ARGS=tests/transcripts` plays all of them there.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,17 @@ import pytest
 from headrace.testing import Case, read_cases, run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
+EACH = 1 if os.environ.get("HEADRACE_LONG") else 3
 CASES = [(file.stem, case) for file in FILES for case in read_cases(file)]
 
 
 def named(cases: list[tuple[str, Case]]) -> list[Any]:
     return [pytest.param(case, id=f"{file}: {case.name}") for file, case in cases]
+
+
+def on_spark() -> list[tuple[str, Case]]:
+    able = {f.stem: [c for file, c in CASES if file == f.stem and c.spark] for f in FILES}
+    return [(file, case) for file, cases in able.items() for case in cases[::EACH]]
 
 
 @pytest.mark.parametrize("case", named(CASES))
@@ -26,7 +34,7 @@ def test_in_process(case: Case) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("case", named([(f, c) for f, c in CASES if c.spark]))
+@pytest.mark.parametrize("case", named(on_spark()))
 def test_on_spark(case: Case, spark: Any) -> None:
     run_case(case, on="spark")
 
