@@ -361,6 +361,10 @@ OTHERS: dict[str, dict[str, str]] = {
         "FORMAT": "a version",
         "MOST_VERSIONS": "a limit that is refused",
     },
+    "cli.supervise": {
+        "FAILURES": "a limit that is refused",
+        "MAY_PASS": "an exit code",
+    },
     "look.in_process": {
         "Driver.__init__(tasks)": "the user's",
         "Driver.drain(most)": "a limit that is refused",

@@ -1,7 +1,8 @@
 """The command line: parse, call, print. What it does, the other rooms do.
 
 An error is printed as its text and its hint, never as a traceback. Exit codes: 0 done or
-stopped as asked, while it runs or starts; 1 the program or its data is wrong, 2 the command line.
+stopped as asked, while it runs or starts; 1 the program or its data is wrong, 2 the command line;
+75 `run` failed of something that may pass.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 
 import headrace
 from headrace.cli import dead, folders, jobs, savepoint, state, topic, why
+from headrace.cli.supervise import MAY_PASS, PASSING
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -48,7 +50,8 @@ class _Commands(TyperGroup):
             typer.echo(str(error), err=True)
             for note in getattr(error, "__notes__", ()):
                 typer.echo(note, err=True)
-            raise typer.Exit(1) from error
+            passing = ctx.invoked_subcommand == "run" and error.code in PASSING
+            raise typer.Exit(MAY_PASS if passing else 1) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """What is a command of a group, as in `headrace groups`, is named with it."""

@@ -14,8 +14,12 @@ import typer
 
 import headrace as hr
 from headrace.cli.loading import load_job
+from headrace.cli.supervise import Supervisor, command_of
+from headrace.driver.start import folder_of
 from headrace.engine.interrupts import acting, say_stopped
 from headrace.errors import StateError
+from headrace.settings import Settings
+from headrace.state.epochs import EpochLog
 
 File = Annotated[
     Path, typer.Argument(help="A Python file that makes a job.", metavar="FILE", show_default=False)
@@ -95,6 +99,13 @@ def run(
     debug: Annotated[
         bool, typer.Option("--debug", help="On failure, show Spark's own text as well.")
     ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Start it again when it is killed, or fails of something that may pass.",
+        ),
+    ] = False,
 ) -> None:
     """Run the job in FILE on Spark, until it ends or is stopped.
 
@@ -106,6 +117,10 @@ def run(
     with acting(lambda number: _leave(file.stem, number)):
         program = load_job(file, job)
         program.check()
+    if restart:
+        place = folder_of(program.program(), Settings.load(), folder)
+        command = command_of([a for a in sys.argv[1:] if a != "--restart"])
+        raise typer.Exit(Supervisor(program.name, command, lambda: _newest(place)).run())
     with acting(lambda number: _leave(program.name, number)):
         from headrace.engine.start_run import run as start  # pyspark is slow to import
 
@@ -125,6 +140,11 @@ def run(
             debug=debug,
         )
         running.wait()
+
+
+def _newest(folder: str) -> int:
+    """The epoch that was committed last; 0 if the job has not run."""
+    return EpochLog(folder).newest() if os.path.isdir(os.path.join(folder, "epochs")) else 0
 
 
 def _leave(name: str, number: int) -> None:
