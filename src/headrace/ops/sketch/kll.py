@@ -33,6 +33,7 @@ Doubles = npt.NDArray[np.float64]
 
 DEFAULT_ERROR = 0.01
 _SMALLEST, _LARGEST = 8, 65_535  # k that the library takes
+_EXACT = 1 - 2.0**-51  # 0.07 of 100 values are 7, though the product of doubles is a bit more
 _BOUNDED = pa.struct([("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
 
 
@@ -187,7 +188,7 @@ class Quantiles(Sketch[kll.KllSketches]):
         total = counts + nan
 
         def at(share: float) -> pa.Array:
-            place = np.clip(np.ceil(share * total).astype(np.int64) - 1, 0, None)
+            place = np.clip(np.ceil(share * _EXACT * total).astype(np.int64) - 1, 0, None)
             out = np.where(place >= counts, np.nan, high if share >= 1 else low)
             if 0 < share < 1:
                 rows = np.flatnonzero(place < counts)
