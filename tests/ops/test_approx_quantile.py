@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -119,6 +120,20 @@ def test_running_is_within_the_error_after_every_row() -> None:
             assert sum(b["count"] for b in buckets) == place + 1
 
 
+@pytest.mark.parametrize("count", [10, 100, 150])
+def test_of_few_values_each_share_is_exact(count: int) -> None:
+    """7 of 100 values are 0.07 of them, though 0.07 * 100 is more than 7 in doubles."""
+    shares = [place / count for place in range(count + 1)]
+    aggs = {"q": hr.approx_quantiles("v", shares), "h": hr.histogram("v", count)}
+    rows = table(np.arange(1.0, count + 1)).append_column("__t", pa.array(np.arange(count)))
+    exact = [1.0, *np.arange(1.0, count + 1)]
+    (row,) = named.result(named.partial(rows, ["g"], aggs), aggs).to_pylist()
+    running, _ = rolling(rows, np.array([0]), aggs, None, None)
+    for quantiles, buckets in ((row["q"], row["h"]), [running[n][-1].as_py() for n in "qh"]):
+        assert quantiles == exact
+        assert [(b["low"], b["high"]) for b in buckets] == [*itertools.pairwise(exact)]
+
+
 def test_null_nan_infinity_and_the_sign_of_zero() -> None:
     aggs = {"q": hr.approx_quantiles("v", [0, 0.5, 1]), "m": hr.approx_quantile("v", 0.5)}
 
@@ -196,6 +211,30 @@ def test_another_error_is_refused_for_stored_state() -> None:
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any], code: str) -> None:
     with pytest.raises(PlanError, match=code):
         make()
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_numbers_below_zero_can_be_written_in_text_and_in_expressions(as_text: bool) -> None:
+    called = hr.histogram("v", 2, low=-1.5, high=-0.5)
+    size = "size(histogram(v, 2, -1.5, -0.5))" if as_text else called.size()
+    made = hr.Job("j")
+    rows = made.read("log:a", schema="v int, at bigint", time="at", delay="1s", name="in")
+    rows = rows.window(hr.tumbling("1s"))
+    rows.agg(x="histogram(v, 2, -1.5, -0.5)", y=called, size=size).write("collect:", name="out")
+    with Harness(made) as test:
+        test.send("in", [{"v": -1, "at": 1}, {"v": -2, "at": 1}])
+        test.end()
+        (row,) = test.output("out")
+    assert row["x"] == row["y"] and [b["count"] for b in row["x"]] == [1, 0, 1, 0]
+    assert row["size"] == 4
+
+
+@pytest.mark.parametrize("text", ["percentile(v, -0.5)", "approx_quantile(v, -0.5)"])
+def test_a_share_below_zero_is_refused_in_text(text: str) -> None:
+    made = hr.Job("j")
+    made.read(hr.rows([{"v": 1}])).window(hr.everything()).agg(x=text).write("collect:")
+    with pytest.raises(PlanError, match="HR-AGG-016"):
+        made.check()
 
 
 @pytest.mark.parametrize("text", ["approx_quantiles(v, 0.5)", "approx_quantile(v, w)"])

@@ -53,8 +53,10 @@ def inner_aggregate(call: AggregateCall, names: Names) -> AggregateCall | None:
 def number_of(argument: str | Expr) -> float | None:
     """The number that an argument is, if it is written as one."""
     node = argument.node if isinstance(argument, Expr) else None
-    is_number = isinstance(node, exp.Literal) and not node.args["is_string"]
-    return float(node.this) if is_number and node is not None else None
+    sign, number = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    if not isinstance(number, exp.Literal) or number.args["is_string"]:
+        return None
+    return sign * float(number.this)
 
 
 def unknown_function(expr: Expr, names: Names) -> str | None:

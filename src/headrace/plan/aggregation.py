@@ -231,7 +231,7 @@ class _Reading:
         return IN_TEXT[kind](arguments[0], *numbers)
 
     def _percentile(self, column: str | Expr, share: float | None) -> Aggregate:
-        if share is None or share > 1:
+        if share is None or not 0 <= share <= 1:
             raise PlanError(
                 "HR-AGG-016",
                 f"{self._place('percentile')}its share is not a number from 0 to 1",
