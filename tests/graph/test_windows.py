@@ -101,17 +101,36 @@ def test_a_sparsifier_that_is_taken_back_is_the_one_that_was_emitted(vertex: str
                 assert now[fact] in (0, 1), fact
 
 
-def test_late_edges_are_a_stream() -> None:
+@pytest.mark.parametrize("what", ["triangles", "sparsify"])
+def test_late_edges_are_a_stream_of_edges(what: str) -> None:
     made = hr.Job("late")
     rows = made.read("log:x", schema="a bigint, b bigint, at bigint", name="x", time="at",
                      delay="1ms")  # fmt: skip
-    found = rows.edges("a", "b").triangles(hr.tumbling("10ms"), name="t")
+    found = getattr(rows.edges("a", "b"), what)(hr.tumbling("10ms"), name="t")
     found.write("collect:", name="out")
     found.late.write("collect:", name="late")
     with Harness(made) as test:
         test.send("x", [{"a": 1, "b": 2, "at": 50}])
         test.send("x", [{"a": 7, "b": 3, "at": 5}])
-        assert [(r["a"], r["b"]) for r in test.output("late")] == [(3, 7)]
+        assert test.output("late") == [{"a": 3, "b": 7}]
+
+
+@pytest.mark.parametrize("what", ["triangles", "sparsify"])
+@pytest.mark.parametrize("name", ["edge_src", "edge_dst", "edge_seed"])
+def test_a_key_and_a_vertex_may_be_named_as_a_column_within(what: str, name: str) -> None:
+    """Nothing of the user's is lost for the columns that a window's edges are collected in."""
+    for vertex, key in ((name, f"{name}_"), (f"{name}_", name)):
+        made = hr.Job("named")
+        rows = made.read("log:x", schema=f"{key} string, {vertex} bigint, b bigint, at bigint",
+                         name="x", time="at", delay="1ms").key_by(key)  # fmt: skip
+        window = hr.tumbling("10ms")
+        getattr(rows.edges(vertex, "b"), what)(window).write("collect:", name="out")
+        with Harness(made) as test:
+            test.send("x", [{key: "k", vertex: 1, "b": 2, "at": 1}])
+            test.end()
+            (row,) = test.output("out")
+        ends = {"triangles": 0} if what == "triangles" else {vertex: 1, "b": 2, "weight": 1.0}
+        assert {n: v for n, v in row.items() if not n.startswith("window_")} == {key: "k", **ends}
 
 
 def sparsified(all_graphs: list[nx.Graph], error: float) -> list[nx.Graph]:
@@ -120,7 +139,7 @@ def sparsified(all_graphs: list[nx.Graph], error: float) -> list[nx.Graph]:
     lists = [pa.array([list(e) for e in end], pa.list_(pa.int64())) for end in ends]
     number = pa.array(range(len(all_graphs)), pa.int64())
     seeds = pa.array(np.full(len(all_graphs), 7))
-    spec = Sparsifier("a", "b", error, ("number",))
+    spec = Sparsifier("a", "b", LISTS, SEED, error, ("number",))
     schema = pa.schema([("number", pa.int64()), ("a", pa.int64()), ("b", pa.int64()),
                         ("weight", pa.float64())])  # fmt: skip
     found, _ = spec.run(pa.table([number, *lists, seeds], ["number", *LISTS, SEED]), schema)

@@ -29,6 +29,7 @@ from headrace.ops.graph.in_windows import (
 )
 from headrace.ops.graph.sampled_triangles import ERROR, TRIANGLES, SampledTriangles
 from headrace.ops.graph.spanner import Spanner
+from headrace.ops.tables import free_name
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Node, step_of
@@ -224,27 +225,29 @@ class EdgeStream(Generic[StreamT, TimedT]):
             fact = f"{kind} of a window is of all its edges, not of those that are new"
             step.report(PlanError("HR-GRAPH-007", fact, 'Leave mode="delta" out.'))
         edges, src, dst = self._edge, *self._columns
-        collected = {n: collect(col(c)) for n, c in zip(LISTS, self._columns, strict=True)}
+        used = (*self._keys, src, dst)
+        lists, drawn = (free_name(LISTS[0], used), free_name(LISTS[1], used)), free_name(SEED, used)
+        collected = {n: collect(col(c)) for n, c in zip(lists, self._columns, strict=True)}
         if kind == "sparsify" and len(edges.schema):
             before = StepBuilder(self._draft, edges, **_part(step, "seed"))
-            schema = pa.schema([*edges.schema, pa.field(SEED, _LONG)])
-            edges = before.chunks(Seeded(seed), schema)
-            collected[SEED] = greatest(col(SEED))
+            schema = pa.schema([*edges.schema, pa.field(drawn, _LONG)])
+            edges = before.chunks(Seeded(seed, drawn), schema)
+            collected[drawn] = greatest(col(drawn))
         stream: Any = self._kinds[0](self._draft, edges)
         stream = stream.key_by(*self._keys) if self._keys else stream
         result = stream.window(window, **windowing).agg(**collected, **_part(step, "window"))
         windows, late_at = result._edge, step_of(result._edge.node)
         after = StepBuilder(self._draft, windows, step.name, step.was)
-        bounds = [n for n in windows.schema.names if n not in (*LISTS, SEED)]
+        bounds = [n for n in windows.schema.names if n not in collected]
         if not len(windows.schema) or not len(step.schema):
-            edge = after.chunks(WindowTriangles(src, dst, by_vertex), UNKNOWN)
+            edge = after.chunks(WindowTriangles(src, dst, lists, by_vertex), UNKNOWN)
             return self._late_at(edge, late_at)
-        what: Any = WindowTriangles(src, dst, by_vertex)
+        what: Any = WindowTriangles(src, dst, lists, by_vertex)
         vertex = step.schema.field(src).type
         added = [pa.field(VERTEX, vertex)] * by_vertex + [pa.field(TRIANGLES, _LONG)]
         if kind == "sparsify":
             known = tuple(n for n in bounds if n in (*self._keys, "window_start", "window_end"))
-            what = Sparsifier(src, dst, error, known)
+            what = Sparsifier(src, dst, lists, drawn, error, known)
             ends = [pa.field(n, vertex) for n in self._columns]
             added = [*ends, pa.field(WEIGHT, pa.float64())]
         after.report(*clashes(bounds, added, "part of every window's result"))
@@ -253,9 +256,11 @@ class EdgeStream(Generic[StreamT, TimedT]):
         return self._late_at(after.chunks(what, schema), late_at)
 
     def _late_at(self, edge: Edge, window: Node) -> TimedT:
-        """A result whose late rows are those of the window before it."""
+        """A result whose late rows are those of the window before it, as edges."""
         result: Any = self._kinds[1]
-        found: TimedT = result(self._draft, edge, window)
+        seeded = window.inputs[0] != self._edge
+        columns = self._edge.schema.names if seeded else ()
+        found: TimedT = result(self._draft, edge, window, columns)
         return found
 
     def _running(

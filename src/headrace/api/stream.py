@@ -278,7 +278,10 @@ class ProcessResult(Stream):
     @property
     def late(self) -> Stream:
         """Rows, as they went into the step, that the watermark had passed: with `order=`."""
-        return Stream(self._draft, Edge(self._late_node, LATE))
+        return self._late_rows(LATE)
+
+    def _late_rows(self, port: str) -> Stream:
+        return Stream(self._draft, Edge(self._late_node, port))
 
     @property
     def _late_node(self) -> Node:
@@ -295,8 +298,7 @@ class ProcessResult(Stream):
 
     def late_of(self, input: str) -> Stream:
         """Late rows, as they came, of one of several inputs: by its name, or "left" or "right"."""
-        node = self._late_node
-        return Stream(self._draft, Edge(node, late_port(self._port_of(node, input))))
+        return self._late_rows(late_port(self._port_of(self._late_node, input)))
 
     def _port_of(self, node: Node, input: str) -> int:
         """Which of the inputs of a step is called so."""
@@ -316,14 +318,30 @@ class ProcessResult(Stream):
 class TimedResult(ProcessResult):
     """What an operator emitted; late rows are a stream as well, as side outputs are."""
 
-    def __init__(self, draft: Draft, edge: Edge, late_at: Node | None = None) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        edge: Edge,
+        late_at: Node | None = None,
+        late_columns: Sequence[str] = (),
+    ) -> None:
         super().__init__(draft, edge)
         self._late_at = late_at  # the step for which rows are late, if it is another one
+        self._late_columns = late_columns  # if not all that went into that step
+        self._selected: dict[str, Stream] = {}  # late rows, of which only these are asked for
 
     @property
     def late(self) -> Stream:
         """Rows, as they went into the step, that came too late for it."""
-        return Stream(self._draft, Edge(self._late_node, LATE))
+        return self._late_rows(LATE)
+
+    def _late_rows(self, port: str) -> Stream:
+        rows = super()._late_rows(port)
+        if not self._late_columns:
+            return rows
+        if port not in self._selected:
+            self._selected[port] = rows.select(*self._late_columns)
+        return self._selected[port]
 
     @property
     def _late_node(self) -> Node:

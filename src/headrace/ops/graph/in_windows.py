@@ -7,7 +7,7 @@ has several times count once, loops make their vertex known.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,8 +26,7 @@ from headrace.ops.graph.sampled_triangles import TRIANGLES
 from headrace.ops.graph.triangles import count_triangles
 
 WEIGHT = "weight"
-LISTS = ["edge_src", "edge_dst"]  # of the ends of a window's edges
-SEED = "edge_seed"
+LISTS, SEED = ("edge_src", "edge_dst"), "edge_seed"  # of a window's edges, unless keys are named so
 SAMPLING = 2.0  # edges per forest that are expected to stay, times ln(n) / error^2
 
 
@@ -41,8 +40,8 @@ class ListedGraphs:
     vertices: pa.Array
 
     @staticmethod
-    def of(chunk: pa.Table) -> ListedGraphs:
-        lists = [flat(chunk.column(n)) for n in LISTS]
+    def of(chunk: pa.Table, names: Iterable[str]) -> ListedGraphs:
+        lists = [flat(chunk.column(n)) for n in names]
         counts = pc.fill_null(pc.list_value_length(lists[0]), 0).to_numpy(zero_copy_only=False)
         ends = pa.concat_arrays([flat(pc.list_flatten(c)) for c in lists])
         row = np.tile(np.repeat(np.arange(len(counts)), counts), 2)
@@ -72,6 +71,7 @@ def _numbered(row: Index, vertex: Index) -> tuple[Index, Index]:
 class WindowTriangles(ChunkSpec):
     src: str
     dst: str
+    lists: tuple[str, str]
     by_vertex: bool
 
     kind = "triangles"
@@ -86,14 +86,14 @@ class WindowTriangles(ChunkSpec):
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
         """The triangles of each row's edges; none fails."""
-        graphs = ListedGraphs.of(chunk)
+        graphs = ListedGraphs.of(chunk, self.lists)
         count = len(graphs.vertices)
         at_vertex = count_triangles(count, graphs.u, graphs.v).at_vertex
         if not self.by_vertex:
             total = np.bincount(graphs.of_vertex, at_vertex, chunk.num_rows).astype(np.int64) // 3
             return _with(chunk, schema, {TRIANGLES: pa.array(total)}), []
         order = np.argsort(graphs.of_vertex, kind="stable")
-        rows = chunk.drop_columns(LISTS).take(pa.array(graphs.of_vertex[order]))
+        rows = chunk.drop_columns(list(self.lists)).take(pa.array(graphs.of_vertex[order]))
         vertices = graphs.vertices.take(pa.array(order))
         return _with(rows, schema, {VERTEX: vertices, TRIANGLES: pa.array(at_vertex[order])}), []
 
@@ -107,23 +107,24 @@ class Seeded(ChunkSpec):
     """
 
     seed: int
+    column: str
     step: str = ""
 
     kind = "seeded"
 
     def __str__(self) -> str:
-        return f"as {SEED}"
+        return f"as {self.column}"
 
     def for_step(self, name: str) -> Seeded:
         return replace(self, step=name)
 
     def leaves(self, columns: Collection[str]) -> bool:
-        return SEED not in columns
+        return self.column not in columns
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
         """The rows with the seed; none fails."""
         seeds = np.full(chunk.num_rows, seed_of(self.seed, self.step))
-        return _with(chunk, schema, {SEED: pa.array(seeds)}), []
+        return _with(chunk, schema, {self.column: pa.array(seeds)}), []
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ class Sparsifier(ChunkSpec):
 
     src: str
     dst: str
+    lists: tuple[str, str]
+    seed: str
     error: float
     known_by: tuple[str, ...]  # the columns that tell one window's result from another
 
@@ -148,7 +151,7 @@ class Sparsifier(ChunkSpec):
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
         """The edges of each row that stay; none fails."""
-        graphs = ListedGraphs.of(chunk)
+        graphs = ListedGraphs.of(chunk, self.lists)
         u, v, count = graphs.u, graphs.v, len(graphs.vertices)
         forest = forest_numbers(count, u, v)
         row = graphs.of_vertex[u]
@@ -158,7 +161,7 @@ class Sparsifier(ChunkSpec):
         stays = self._drawn(chunk, row, ends) < share
         order = np.flatnonzero(stays)
         order = order[np.argsort(row[order], kind="stable")]
-        rows = chunk.drop_columns([*LISTS, SEED]).take(pa.array(row[order]))
+        rows = chunk.drop_columns([*self.lists, self.seed]).take(pa.array(row[order]))
         columns = {
             n: end.take(pa.array(order)) for n, end in zip((self.src, self.dst), ends, strict=True)
         }
@@ -167,7 +170,7 @@ class Sparsifier(ChunkSpec):
     def _drawn(self, chunk: pa.Table, row: Index, ends: list[pa.Array]) -> np.ndarray:
         """A number from 0 to 1 for each edge, the same whenever it is asked for."""
         at = pa.array(row)
-        known = [flat(chunk.column(n)).take(at) for n in (SEED, *self.known_by)]
+        known = [flat(chunk.column(n)).take(at) for n in (self.seed, *self.known_by)]
         return at_most_half(hash_keys([*known, *ends], len(row))) / 2**63
 
 
