@@ -297,3 +297,32 @@ def test_state_of_sums_that_were_rounded_is_refused():
     stored = {"temperature.window": {**old, "shape": json.loads(text), "fingerprint": "old"}}
     (refused,) = compare(now, stored, {}).of("refused", "operator")
     assert "aggregates" in refused.because or "mean" in refused.because
+
+
+def table_of(stream, name="tab"):
+    return stream.table("area", unbounded=True, name=name)
+
+
+OF_PARTS = {  # operators that consist of several steps with state, or of one of another name
+    "a top of a table": lambda s, **names: table_of(s).top(2, by="celsius", per="zone", **names),
+    "a suppressed table": lambda s, **names: (
+        table_of(s).suppress("1s", time="processing", **names).changes(name="changes")
+    ),
+    "a join of tables": lambda s, **names: table_of(s).join(
+        s.select("zone", "at").table("zone", unbounded=True, name="other"), on="zone", **names
+    ),
+    "triangles": lambda s, **names: s.edges("area", "zone").triangles(FIVE, **names),
+    "a sparsifier": lambda s, **names: s.edges("area", "zone").sparsify(FIVE, **names),
+}
+
+
+@pytest.mark.parametrize("build", OF_PARTS.values(), ids=OF_PARTS)
+def test_an_operator_of_several_steps_is_renamed_as_one(build):
+    renamed = versus(lambda s: build(s, name="t", was="s"), lambda s: build(s, name="s"))
+    assert set(verdicts(renamed).values()) <= {"same", "renamed"}
+    assert "renamed" in verdicts(renamed).values()
+    forgotten = versus(lambda s: build(s, name="t"), lambda s: build(s, name="s"))
+    with pytest.raises(StateError, match="HR-EVOLVE-002") as refused:
+        forgotten.check()
+    hint = "If 't' is the same step under a new name, pass was='s' there."
+    assert str(refused.value).endswith(hint)

@@ -229,13 +229,13 @@ class EdgeStream(Generic[StreamT, TimedT]):
         lists, drawn = (free_name(LISTS[0], used), free_name(LISTS[1], used)), free_name(SEED, used)
         collected = {n: collect(col(c)) for n, c in zip(lists, self._columns, strict=True)}
         if kind == "sparsify" and len(edges.schema):
-            before = StepBuilder(self._draft, edges, **_part(step, "seed"))
+            before = StepBuilder(self._draft, edges, **step.part("seed"))
             schema = pa.schema([*edges.schema, pa.field(drawn, _LONG)])
             edges = before.chunks(Seeded(seed, drawn), schema)
             collected[drawn] = greatest(col(drawn))
         stream: Any = self._kinds[0](self._draft, edges)
         stream = stream.key_by(*self._keys) if self._keys else stream
-        result = stream.window(window, **windowing).agg(**collected, **_part(step, "window"))
+        result = stream.window(window, **windowing).agg(**collected, **step.part("window"))
         windows, late_at = result._edge, step_of(result._edge.node)
         after = StepBuilder(self._draft, windows, step.name, step.was)
         bounds = [n for n in windows.schema.names if n not in collected]
@@ -303,11 +303,3 @@ class EdgeStream(Generic[StreamT, TimedT]):
 
         def __getattr__(self, method: str) -> Any:
             raise no_such_name("a stream of edges", method, dir(EdgeStream))
-
-
-def _part(step: StepBuilder, part: str) -> dict[str, str | None]:
-    """What one of the steps that an operator consists of is called, and was."""
-    return {
-        key: f"{name} {part}" if name else None
-        for key, name in (("name", step.name), ("was", step.was))
-    }

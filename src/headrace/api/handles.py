@@ -125,6 +125,11 @@ class StepBuilder:
         self.draft, self.edge, self.name, self.was = draft, edge, name, was
         self.site = call_site()
 
+    def part(self, part: str) -> dict[str, str | None]:
+        """What one of the steps that an operator consists of is called, and was."""
+        named = {"name": self.name, "was": self.was}
+        return {key: f"{name} {part}" if name else None for key, name in named.items()}
+
     @property
     def schema(self) -> pa.Schema:
         return self.edge.schema

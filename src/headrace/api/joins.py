@@ -314,7 +314,7 @@ class TableJoins(AnyTable, Looking, Generic[JoinT]):
         )
         left: Handle = self
         if own_key:
-            left = self.changes(time=time, name=f"{name} changes" if name else None)
+            left = self.changes(time=time, **step.part("changes"))
             what = replace(what, gone=(None, deleted[1]))
         accepted = self._unbounded and other._unbounded
         return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=accepted))

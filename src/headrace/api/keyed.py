@@ -186,9 +186,9 @@ class Table(TableJoins["stream.JoinResult"]):
         step, first = self._step(name, was), self._edge
         if first.node.timed and (period is None or time == "processing"):
             # they count by arrival, so versions must arrive in order of event time
-            ordered = f"{name} in order" if name else None
+            ordered = self._step(**step.part("in order"))
             limits = ("1ms", None, "event")
-            first = suppressed(self._step(ordered), self._keys, limits, True, self._unbounded)
+            first = suppressed(ordered, self._keys, limits, True, self._unbounded)
             step = StepBuilder(self._draft, first, name, was)
         edge = suppressed(step, self._keys, (period, rows, time), True, self._unbounded)
         return Table(self._draft, edge, self._keys, self._deletes, self._unbounded)
@@ -205,7 +205,7 @@ class Table(TableJoins["stream.JoinResult"]):
         was: str | None = None,
     ) -> stream.TimedResult:
         """The best rows of the table, or of each `per`, as changes; see `KeyedStream.top`."""
-        changes = self.changes(time=time, name=f"{name} changes" if name else None)
+        changes = self.changes(time=time, **self._step(name, was).part("changes"))
         step, groups = changes._step(), names_of(per)
         columns: dict[str, Any] = {n: col(n) for n in step.schema.names if n != CHANGE}
         edge = step.columns("top", {**columns, GONE: col(CHANGE) == RETRACT})

@@ -97,6 +97,7 @@ class _Steps:
         inputs: Mapping[str, NameMatch],
     ) -> None:
         self._nodes = [n for n in program.stateful() if not n.what.stateless]
+        self._names = program.nodes.keys()
         self._ops = {n: facts for n, facts in ops.items() if not _stateless(facts)}
         self._versions = versions
         self._facts = describe(program)
@@ -171,8 +172,17 @@ class _Steps:
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
         alike = [n.name for n in fresh if not self._unlike(n, self._ops[name])]
         if alike:
-            return f"If {alike[0]!r} is the same step under a new name, pass was={name!r} there."
+            new, old = self._as_written(alike[0], name)
+            return f"If {new!r} is the same step under a new name, pass was={old!r} there."
         return f"Consent to losing its state with {consent(name)}, or put the step back."
+
+    def _as_written(self, new: str, old: str) -> tuple[str, str]:
+        """The names of two steps, without that of the part of a step that both are."""
+        for place in (at for at, letter in enumerate(new) if letter == " "):
+            step, part = new[:place], new[place:]
+            if step in self._names and old.endswith(part) and old != part:
+                return step, old.removesuffix(part)
+        return new, old
 
 
 def _stateless(facts: Facts) -> bool:
