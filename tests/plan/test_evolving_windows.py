@@ -216,3 +216,33 @@ def test_a_column_more_in_rows_that_are_kept_is_refused_by_its_name() -> None:
     wider = job(build, f"{SCHEMA}, extra string").program()
     (refused,) = compare(wider, describe(job(build).program())).of("refused")
     assert refused.because == "the column 'extra' of its rows is new"
+
+
+RETRACTED: list[Callable[..., Any]] = [
+    lambda **said: hr.approx_count_distinct("n", **said),
+    lambda **said: hr.approx_quantile("n", 0.5, **said),
+    lambda **said: hr.count_min("n", [1], **said),
+    lambda **said: hr.approx_top_k("n", 2, **said),
+    lambda **said: hr.histogram("n", 2, **said),
+    lambda **said: hr.histogram("n", 2, low=0, high=1, **said),
+]
+
+
+@pytest.mark.parametrize("window", [FIVE, hr.session("3s"), hr.tumbling(rows=2)], ids=str)
+@pytest.mark.parametrize("what", RETRACTED)
+def test_a_result_that_may_be_retracted_keeps_its_type(
+    window: Any, what: Callable[..., Any]
+) -> None:
+    """What windows emitted is stored beside a sketch that bounds= would leave as it is."""
+
+    def changed(mode: str) -> Any:
+        firing = {"trigger": t.at_watermark(early=t.on_change()), "mode": mode}
+        before, after = (
+            lambda rows, b=b: rows.window(window, **firing).agg(m=what(bounds=b), name="w")
+            for b in (False, True)
+        )
+        return compare(job(after).program(), describe(job(before).program()))
+
+    changed("replace").check()
+    (refused,) = changed("retract").of("refused")
+    assert "the result 'm', which may be retracted, was" in refused.because

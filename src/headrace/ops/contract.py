@@ -242,6 +242,10 @@ class Spec(ABC):
         rows = {"rows": described(place.input)} if self.stores_input else {}
         return {"kind": self.kind, "what": self.shape() | rows}
 
+    def remembered(self, place: Place) -> dict[str, str]:
+        """The types of results that are stored as they were emitted, so as to be retracted."""
+        return {}
+
     @property
     def lengths(self) -> dict[str, int]:
         """For how long what is over stays in state; a longer time would need what is gone."""

@@ -32,6 +32,10 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
         before = old.get("hashed", {}).get(name, family)  # not recorded: as it is
         if family != before:
             yield f"the aggregate {name!r} stores hashes of {before}, and its column has {family}"
+    for name, kind in new.get("remembered", {}).items():
+        before = old.get("remembered", {}).get(name, kind)
+        if kind != before:
+            yield f"the result {name!r}, which may be retracted, was {before} and is {kind}"
     if "times" in old and "times" in new:
         yield from _times(_by_input(old, renames), _by_input(new, {}))
     for name, length in new.get("lengths", {}).items():

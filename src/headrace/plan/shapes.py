@@ -61,6 +61,8 @@ def _from(node: Stateful) -> Shape:
     hashed = {name: agg.hashed(node.place.input) for name, agg in node.what.aggregates}
     if any(hashed.values()):
         origin["hashed"] = {name: family for name, family in hashed.items() if family}
+    if remembered := node.what.remembered(node.place):
+        origin["remembered"] = remembered
     if not node.what.keys_by_name:
         origin["keys"] = {
             label: list(key) for label, key in zip(labels(node), node.keys, strict=True)

@@ -24,6 +24,7 @@ from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import WindowFunction
 from headrace.ops.window.spec import WINDOW_END, ComputedWindows, Processing, has_own
 from headrace.ops.window.triggers import AtWatermark, Windowing
+from headrace.schema import ddl_type
 
 RESULT_TIMES = {
     "end": WINDOW_END,
@@ -64,6 +65,13 @@ class FiringWindows(ComputedWindows):
             return {}, (self.over_rows(place), self.evictor)
         sees_aggregates = self.function is not None
         return dict(self.aggregates), (self.over_rows(place), None) if sees_aggregates else None
+
+    def remembered(self, place: Place) -> dict[str, str]:
+        if self.windowing.mode != "retract":
+            return {}
+        aggs, work = self.work(place)
+        names = work[0].schema.names if work else aggs
+        return {name: ddl_type(place.output.field(name).type) for name in names}
 
     def firing(self, output: pa.Schema) -> str:
         windowing = self.windowing
