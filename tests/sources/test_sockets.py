@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -38,8 +39,11 @@ class Server:
         assert self._connection is not None
         self._connection.sendall(data)
 
-    def hang_up(self) -> None:
+    def hang_up(self, *, reset: bool = False) -> None:
         if self._connection is not None:
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self._connection.close()
             self._connection = None
 
@@ -84,6 +88,12 @@ def texts(source, start=0):
     return [r["value"] for r in read_split(source, "lines", start)[0]]
 
 
+def decoded(source):
+    reasons: list[str] = []
+    rows, _ = read_split(source, "lines", reasons=reasons)
+    return rows, reasons
+
+
 def test_lines_are_offered_when_they_are_durable(server, opened, tmp_path):
     source = opened()
     assert source.latest("lines") == 0
@@ -126,7 +136,8 @@ def test_a_lost_connection_is_made_again(server, opened):
     server.send(b"two\n")
     wait_for(source, 3)
 
-    assert texts(source) == ["one", "hal", "two"]  # a bad record rather than none
+    rows, reasons = decoded(source)
+    assert [r["value"] for r in rows] == ["one", "two"] and len(reasons) == 1
     assert not source.bounded and not source.ended("lines", 3)
 
 
@@ -159,6 +170,29 @@ def test_until_the_end_means_until_the_server_hangs_up(server, opened):
     source.close()
     again = opened(schema_of("a bigint"), until="end")
     assert again.latest("lines") == 1 and again.ended("lines", 1)
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "stopped"])
+@pytest.mark.parametrize("until", [None, "end"])
+def test_half_a_line_is_never_taken_for_a_line(server, opened, how, until):
+    source = opened(schema_of("a bigint, b bigint"), format="csv", until=until)
+    source.latest("lines")
+    server.accept()
+    server.send(b"1,100\n2,20")  # of 2,2000
+    wait_for(source, 1)
+    if how == "stopped":
+        source.close()
+        server.hang_up()
+        source = opened(schema_of("a bigint, b bigint"), format="csv", until=until)
+    else:
+        server.hang_up(reset=how == "reset")
+    wait_for(source, 2)
+
+    rows, reasons = decoded(source)
+    whole = how == "closed" and until == "end"  # the end of the input ends its last line
+    assert rows == [{"a": 1, "b": 100}, {"a": 2, "b": 20}][: 1 + whole]
+    assert len(reasons) == 1 - whole
+    assert whole or "in the middle of this line" in reasons[0]
 
 
 def test_what_is_committed_is_forgotten_by_segments(server, opened, monkeypatch):

@@ -24,12 +24,13 @@ import pyarrow.compute as pc
 from headrace.errors import InputError
 from headrace.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE
 from headrace.sources import formats
-from headrace.sources.contract import RAW, Decoded, InputRequest, Source, refuse_unknown
+from headrace.sources.broken_lines import ENDED, STOPPED, LinesSource, broken
+from headrace.sources.contract import InputRequest, Source, refuse_unknown
 from headrace.sources.contract import write_durably as write_file
 from headrace.sources.http import LOOPBACK, PORTS
 from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter, Received
-from headrace.sources.receiving import BackgroundReceiver, ReceivedSource, line_format
+from headrace.sources.receiving import BackgroundReceiver, line_format
 
 ADDRESS = "listening"  # the file of the input's folder that says where it listens
 MAX_LINE_KB = 1024
@@ -39,7 +40,6 @@ MOST_AHEAD = 1_000_000  # lines that are stored and that the job has not read fo
 PIECE = 1 << 18
 _POLL = 0.1  # seconds, so that `stop` is noticed
 _KNOWN = ("delimiter", "max_line_kb", "ack", "anyone")
-_BREAK = b"\n"  # no line has one: what is stored with one is a reason and what was received
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ListenSettings:
         return f"{host}:{self.port}"
 
 
-class ListenSource(ReceivedSource):
+class ListenSource(LinesSource):
     kind = "listen"
     again = "What was sent over a connection is not sent again"
 
@@ -104,20 +104,6 @@ class ListenSource(ReceivedSource):
         except (OSError, ValueError, KeyError):
             return None
 
-    def decode(self, chunk: pa.Table) -> Decoded:
-        values = chunk.column(RAW)
-        broken = pc.greater_equal(pc.find_substring(values, _BREAK), 0).to_numpy()
-        if not broken.any():
-            return super().decode(chunk)
-        whole = np.flatnonzero(~broken)
-        rows, bad, reasons = super().decode(chunk.take(pa.array(whole)))
-        why = {int(whole[i]): text for i, text in zip(np.flatnonzero(bad), reasons, strict=True)}
-        for i in np.flatnonzero(broken):
-            why[int(i)] = values[int(i)].as_py().partition(_BREAK)[0].decode()
-        mask = broken.copy()
-        mask[whole[bad]] = True
-        return rows, mask, [why[i] for i in sorted(why)]
-
 
 @dataclass
 class _Client:
@@ -154,7 +140,7 @@ class ListeningReceiver(BackgroundReceiver):
                     self._turn(writer)
             finally:
                 for client in self._clients():
-                    self._leave(client, "the job stopped in the middle of this line")
+                    self._leave(client, STOPPED)
                     self._store([client], writer)
                 (self._received.home / ADDRESS).unlink(missing_ok=True)
 
@@ -197,7 +183,7 @@ class ListeningReceiver(BackgroundReceiver):
         except OSError:
             piece = b""
         if not piece:
-            self._leave(client, "the connection ended in the middle of this line")
+            self._leave(client, ENDED)
             return
         lines, newline, rest = (client.rest + piece).rpartition(b"\n")
         limit = self._settings.limit
@@ -212,13 +198,13 @@ class ListeningReceiver(BackgroundReceiver):
         if client.skips:
             rest = b""
         elif len(rest) > limit:
-            client.lines.append(_broken(_too_long(limit), rest[:limit]))
+            client.lines.append(broken(_too_long(limit), rest[:limit]))
             client.skips, rest = True, b""
         client.rest = rest
 
     def _leave(self, client: _Client, why: str) -> None:
         if client.rest:
-            client.lines.append(_broken(why, client.rest))
+            client.lines.append(broken(why, client.rest))
             client.rest = b""
         self._selector.unregister(client.socket)
         if self._server not in self._selector.get_map() and not self._stop.is_set():
@@ -265,17 +251,13 @@ def _bounded(lines: pa.Array, limit: int) -> pa.Array:
     parts, start = [], 0
     for i in map(int, long):
         parts += [lines.slice(start, i - start)]
-        parts += [_broken(_too_long(limit), lines[i].as_py()[:limit])]
+        parts += [broken(_too_long(limit), lines[i].as_py()[:limit])]
         start = i + 1
     return pa.concat_arrays([*parts, lines.slice(start)])
 
 
 def _too_long(limit: int) -> str:
     return f"the line is longer than {limit >> 10} kB: this is how it begins"
-
-
-def _broken(why: str, received: bytes) -> pa.Array:
-    return pa.array([why.encode() + _BREAK + received], pa.binary())
 
 
 def _listening(settings: ListenSettings) -> socket.socket:

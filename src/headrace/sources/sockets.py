@@ -1,7 +1,8 @@
 """Lines from a TCP server as an input: "socket:host:port".
 
 Between the server and the topic the promise is the socket's: what was sent while the job was
-down, or was on its way when it was killed, is not seen. See `receiving.py` for all that follows.
+down, or was on its way when it was killed, is not seen. Half a line is a dead letter, except where
+the input ends (until="end"): there the last line needs no newline. See `receiving.py` for the rest.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import InputError
+from headrace.sources.broken_lines import ENDED, STOPPED, LinesSource, broken
 from headrace.sources.contract import InputRequest, Source, refuse_unknown
 from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter, Received
-from headrace.sources.receiving import BackgroundReceiver, ReceivedSource, line_format
+from headrace.sources.receiving import BackgroundReceiver, line_format
 
 PATIENCE = 5.0  # seconds to connect
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds between two attempts
 PIECE = 1 << 20
 
 
-class SocketSource(ReceivedSource):
+class SocketSource(LinesSource):
     kind = "socket"
     again = "A socket cannot be read again"
 
@@ -94,24 +96,27 @@ class SocketReceiver(BackgroundReceiver):
 
     def _receive(self, connection: socket.socket, writer: LineWriter) -> bool:
         """Store lines until the server closes; False if the connection broke or we stopped."""
-        rest = b""
-        try:
-            while not self._stop.is_set():
-                try:
-                    piece = connection.recv(PIECE)
-                except TimeoutError:
-                    continue
-                except OSError:
-                    return False
-                if not piece:
-                    return True
-                lines, newline, rest = (rest + piece).rpartition(b"\n")
-                if newline:
-                    writer.add(split_lines(lines + newline, keep_blank=True)[0])
-            return False
-        finally:
-            if rest:  # a last line without its end: better a bad record than none
-                writer.add(split_lines(rest + b"\n", keep_blank=True)[0])
+        rest, why = b"", STOPPED
+        while not self._stop.is_set():
+            try:
+                piece = connection.recv(PIECE)
+            except TimeoutError:
+                continue
+            except OSError:
+                why = ENDED
+                break
+            if not piece:
+                if rest and self._once:  # where the input ends, its last line does
+                    writer.add(split_lines(rest + b"\n", keep_blank=True)[0])
+                elif rest:
+                    writer.add(broken(ENDED, rest))
+                return True
+            lines, newline, rest = (rest + piece).rpartition(b"\n")
+            if newline:
+                writer.add(split_lines(lines + newline, keep_blank=True)[0])
+        if rest:
+            writer.add(broken(why, rest))
+        return False
 
 
 def open_socket(o: InputRequest) -> Source:
