@@ -10,9 +10,11 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,66 @@ def test_a_server_that_is_restarted_is_waited_for(tmp_path, caplog, monkeypatch)
     assert Counter(out.rows()) == Counter([(0, "a"), (1, "b")])
     said = " ".join(caplog.messages)
     assert "trying again" in said and "connected again" in said and PASSWORD not in said
+
+
+def test_a_running_job_waits_for_a_server_whatever_it_asks(tmp_path, monkeypatch):
+    """Also what is there, before each commit; a start does not wait, but has no broken connection
+    of a run before it."""
+    monkeypatch.setattr(sql, "LONGEST_PAUSE", 0.2)
+    out = output(tmp_path, "postgresql", Output, KEYED)
+    sink, starting = made(out.open()), out.open()
+    publish(sink, 0, [{"k": 0, "v": "a"}])
+    running = server()
+    running.stop()
+    back = threading.Timer(0.5, running.start)
+    back.start()
+    try:
+        assert refusal(starting.check).code == "HR-SQL-002"
+        held = sink.held()
+    finally:
+        back.join()
+    assert held is not None and held.number == 0
+    with sql.connected(database("postgresql", tmp_path)) as one:  # it is idle when it is ended
+        ended = one.run("SELECT pg_backend_pid()")[0][0]
+    with psycopg.connect(server().url) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [ended])
+        other.execute("SELECT pg_sleep(0.05)")
+    starting.check()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_a_file_that_another_process_has_locked_is_waited_for_at_a_start(
+    dialect, tmp_path, monkeypatch
+):
+    from headrace.connect import sql_sqlite
+
+    monkeypatch.setattr(sql_sqlite, "_PATIENCE", 0.05)
+    place = uri(dialect, tmp_path)
+    run(database(dialect, tmp_path), "CREATE TABLE t (k bigint, v text)")
+    sink = open_sink(place, KEYED, {"table": "t"}, str(tmp_path / "job"), "o")
+    source = open_source(place, options={"table": "t"}, folder=str(tmp_path / "b"), name="i")
+    path = place.partition(f"{dialect}:")[2]
+    lock = {
+        "sqlite": f"import sqlite3; c = sqlite3.connect({path!r}); c.execute('BEGIN EXCLUSIVE')",
+        "duckdb": f"import duckdb; c = duckdb.connect({path!r})",
+    }[dialect]
+    with locked(lock) as holder:
+        threading.Timer(0.4, holder.kill).start()
+        sink.check()
+        source.check()
+    monkeypatch.setattr(sql, "LOCKED", 0.1)
+    with locked(lock):
+        assert refusal(sink.check).code == "HR-SQL-010"
+
+
+@contextmanager
+def locked(program):
+    """Another process that has the lock which its program takes."""
+    command = [sys.executable, "-c", f"{program}; print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        yield holder
+        holder.kill()
 
 
 def test_a_server_that_does_not_come_back_is_an_error(tmp_path, monkeypatch):

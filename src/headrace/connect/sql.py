@@ -30,6 +30,7 @@ T = TypeVar("T")
 LOG = logging.getLogger("headrace.sql")
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds between two attempts
 PATIENCE = 600.0  # seconds for which a database may be gone
+LOCKED = 10.0  # seconds for which one may be locked when a job starts
 _SCHEME = re.compile(r"(postgres(?:ql)?)://[^/?#]*(?:/[^?#]*)?(?:\?[^#]*)?|(sqlite|duckdb):[^/:].*|"
                      r"(sqlite|duckdb):/[^/].*")  # fmt: skip
 _DOORS = {
@@ -229,8 +230,7 @@ _idle: dict[tuple[int, Database], list[Connection]] = {}  # a fork has its own
 def connected(database: Database) -> Iterator[Connection]:
     """A connection; where to connect takes long, it is used again, unless it has failed."""
     place = os.getpid(), database
-    waiting = _idle.get(place, [])
-    connection = waiting.pop() if waiting else connect(database)
+    connection = _waiting(_idle.get(place, [])) or connect(database)
     try:
         yield connection
     except BaseException:
@@ -240,6 +240,18 @@ def connected(database: Database) -> Iterator[Connection]:
         _idle.setdefault(place, []).append(connection)
     else:
         connection.close()
+
+
+def _waiting(idle: list[Connection]) -> Connection | None:
+    """One that nobody uses; the server may have ended it, or been restarted, meanwhile."""
+    while idle:
+        connection = idle.pop()
+        try:
+            connection.run("SELECT 1")
+            return connection
+        except SqlFailure:
+            connection.close()
+    return None
 
 
 def connect(database: Database) -> Connection:
@@ -259,19 +271,26 @@ def close_idle() -> None:
 
 
 def patiently(
-    database: Database, attempt: Callable[[Connection], T], gave_up: Callable[[str], HeadraceError]
+    database: Database,
+    attempt: Callable[[Connection], T],
+    gave_up: Callable[[str], HeadraceError],
+    *,
+    starting: bool = False,
 ) -> T:
-    """What `attempt` returns; tried again, on a new connection, while a failure may pass."""
+    """What `attempt` returns; tried again, on a new connection, while a failure may pass.
+
+    A start waits for locks, and not long; that there is no server is an error at once.
+    """
     began, pause, said = time.monotonic(), SHORTEST_PAUSE, False
     while True:
         try:
             with connected(database) as connection:
                 result = attempt(connection)
         except SqlFailure as failure:
-            if not failure.transient:
+            if not failure.transient or (starting and failure.refused):
                 raise
             waited = time.monotonic() - began
-            if waited >= PATIENCE:
+            if waited >= (min(LOCKED, PATIENCE) if starting else PATIENCE):
                 raise gave_up(str(failure)) from failure
             if (not said and waited > 1) or (failure.refused and not said):
                 LOG.warning("%s: %s; trying again", database.place, str(failure).strip())

@@ -162,7 +162,7 @@ def _failures() -> Iterator[None]:
         yield
     except duckdb.LockedError as cause:
         locked = "lock" in str(cause).lower()
-        raise SqlFailure(_line(cause), transient=locked, refused=True) from None
+        raise SqlFailure(_line(cause), transient=locked, refused=not locked) from None
     except duckdb.ConflictError as cause:
         raise SqlFailure(_line(cause), transient=True) from None
     except duckdb.Error as cause:

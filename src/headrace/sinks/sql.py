@@ -23,7 +23,6 @@ from headrace.connect.sql import (
     Database,
     SqlFailure,
     TableName,
-    connected,
     database_of,
     door_to,
     listed,
@@ -89,6 +88,7 @@ class SqlSink(DeliveredSink):
         self._columns: dict[str, Column] | None = None  # of the table, once they are known
         self._known: Mapping[str, int] | None = None  # its producers, within a check
         self._any_text: bool | None = None  # whether the database holds every character
+        self._starting = True  # nothing is running that could wait for the database
 
     @property
     def what(self) -> str:
@@ -150,6 +150,7 @@ class SqlSink(DeliveredSink):
                 text = ", ".join([*columns, *key])
                 c.run(f"CREATE TABLE IF NOT EXISTS {table.sql} ({text})")
 
+        self._starting = False
         self._changed(create)
         self._columns = None
 
@@ -266,14 +267,15 @@ class SqlSink(DeliveredSink):
         if self._any_text:
             return
         try:
-            with connected(self._database) as connection:
-                connection.run("SELECT length($1)", odd)
+            asked = "SELECT length($1)"
+            patiently(self._database, lambda c: c.run(asked, odd), self._gave_up)
         except SqlFailure as failure:
             if failure.state != _UNTRANSLATABLE:
                 raise self._failed(failure) from failure
             raise self._fit.unfit(f"the database cannot hold a character ({failure})") from failure
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
+        self._starting = False
         gone, written = self._writer.reduced(rows)
 
         def attempt(c: Connection) -> None:
@@ -307,17 +309,11 @@ class SqlSink(DeliveredSink):
         """What `ask` returns; changes nothing, so it makes no file."""
         if self._absent:
             return otherwise
-        try:
-            with connected(self._database) as connection:
-                return ask(connection)
-        except SqlFailure as failure:
-            if failure.transient and not failure.refused:
-                return self._changed(ask)
-            raise self._failed(failure) from failure
+        return self._changed(ask)
 
     def _changed(self, attempt: Callable[[Connection], T]) -> T:
         try:
-            return patiently(self._database, attempt, self._gave_up)
+            return patiently(self._database, attempt, self._gave_up, starting=self._starting)
         except SqlFailure as failure:
             raise self._failed(failure) from failure
 

@@ -145,15 +145,12 @@ class SqlSource(StoredSource):
         return list(self._declared.names) if self._declared is not None else []
 
     def _look(self, ask: Callable[[Connection], T]) -> T:
-        try:
-            with connected(self._database) as connection:
-                return ask(connection)
-        except (SqlFailure, UnmappedError) as cause:
-            raise self._failed(cause) from cause
+        """What `ask` returns, at a start."""
+        return self._patiently(ask, starting=True)
 
-    def _patiently(self, ask: Callable[[Connection], T]) -> T:
+    def _patiently(self, ask: Callable[[Connection], T], *, starting: bool = False) -> T:
         try:
-            return patiently(self._database, ask, self._gave_up)
+            return patiently(self._database, ask, self._gave_up, starting=starting)
         except (SqlFailure, UnmappedError) as cause:
             raise self._failed(cause) from cause
 

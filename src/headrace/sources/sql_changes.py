@@ -263,7 +263,7 @@ class ChangesSource(FollowingSource):
             f"SELECT count(*) FROM pg_logical_slot_peek_binary_changes('{slot}', NULL, 1, "
             f"'proto_version', '1', 'publication_names', '{slot}')"
         )
-        return bool(self._look(lambda c: c.run(some))[0][0])
+        return bool(self._patiently(lambda c: c.run(some))[0][0])
 
     # storing
 

@@ -100,7 +100,7 @@ class GrowingSource(FollowingSource):
             value = _literal(last.column(self._growing)[0].as_py())
             query = f"SELECT * FROM ({query}) AS q WHERE {self._column} > {value}"
         some = f"SELECT count(*) FROM (SELECT 1 FROM ({query}) AS q LIMIT 1) AS s"
-        return bool(self._look(lambda c: c.run(some))[0][0])
+        return bool(self._patiently(lambda c: c.run(some))[0][0])
 
     def gather(self) -> None:
         super().gather()
