@@ -169,12 +169,24 @@ def made(kind: Any, config: dict[str, Any]) -> Any:
     except (library().KafkaException, TypeError, ValueError) as cause:
         said = cause.args[0].str() if isinstance(cause, library().KafkaException) else str(cause)
         words = {word.strip(".") for word in re.findall(r"[\w.]+", said)}
-        named = [name for name in config if name in words] or sorted(set(config) - OURS)
+        named = [name for name in config if name in words] or _not_taken(kind, config)
     raise LogError(  # outside: what the client says holds the value
         "HR-KAFKA-005",
         f"the client of Kafka does not take {', '.join(map(repr, named))} as it is set",
         "Correct its name, or its value: librdkafka's CONFIGURATION.md lists both.",
     )
+
+
+def _not_taken(kind: Any, config: dict[str, Any]) -> list[str]:
+    """The property without which there is a client, where the library does not say which it is."""
+    theirs = sorted(set(config) - OURS)
+    for name in theirs:
+        try:
+            kind({other: value for other, value in config.items() if other != name})
+        except (library().KafkaException, TypeError, ValueError):
+            continue
+        return [name]
+    return theirs
 
 
 class Admin:
