@@ -101,8 +101,11 @@ def test_two_crashes_in_a_row_during_recovery_are_survived(
     assert contents(tmp_path) == wanted
 
 
-def test_replaying_each_committed_epoch_changes_nothing(tmp_path: Path, undisturbed: Any) -> None:
-    """What Spark does when its own commit mark is missing: the same epoch once more."""
+@pytest.mark.parametrize("known", [True, False])
+def test_replaying_each_committed_epoch_changes_nothing(
+    tmp_path: Path, undisturbed: Any, known: bool
+) -> None:
+    """What Spark does at each start: the same epoch once more; whether its end is known or not."""
     driver = Driver(build(tmp_path), tmp_path / "job", max_batch=5)
     runner = driver._runner
     replayed = 0
@@ -114,6 +117,8 @@ def test_replaying_each_committed_epoch_changes_nothing(tmp_path: Path, undistur
         planner._planned = (-1, [])
         tasks = planner._plan(start, end)
         assert [t.replay for t in tasks] == [True]
+        if not known:
+            (tmp_path / "job" / "published").unlink()
         runner._committer.commit(run_tasks(driver.start.bundle, tasks))
         replayed += 1
     assert replayed >= 20

@@ -201,6 +201,9 @@ def test_a_function_gets_each_epoch_as_a_dataframe(spark, place):
     assert running.guarantees["each"] == "at least once"
     assert [e for e, _ in calls] == sorted({e for e, _ in calls})
     assert [i for _, rows in calls for i in rows] == list(range(1000))
+    calls.clear()
+    run(counting(each), place, until="end").wait()
+    assert not calls  # an epoch that was published is not published again by a start
 
 
 def test_a_function_that_fails_is_called_again_with_the_same_rows(spark, place):

@@ -57,7 +57,7 @@ class Committer:
     def _commit(self, reports: Sequence[Report]) -> Manifest:
         epoch = reports[0].epoch
         end = next(r.end for r in reports if r.end is not None)
-        if reports[0].replay:
+        if reports[0].replay:  # as Spark's first batch of each start is, which is no news
             manifest = self._log.read(epoch)
         else:
             before = self._log.read(epoch - 1) if epoch > 1 else Manifest()
@@ -66,7 +66,8 @@ class Committer:
             manifest = self._manifest(before, epoch, reports[0].attempt, total, end)
             self._log.commit(manifest)
             point("commit.manifest")
-        self.publish(manifest)
+        if not reports[0].replay or epoch > self._published.epoch():
+            self.publish(manifest)
         if epoch % _TIDY_EVERY == 0:
             self._tidy(epoch)
         check_dead_limit(self._program, manifest)
