@@ -75,7 +75,7 @@ def test_javas_text_is_shown_with_debug_only(tmp_path: Path, debug: bool) -> Non
         cwd=tmp_path, env={k: v for k, v in os.environ.items() if k not in unset}, check=False,
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 1
+    assert done.returncode == 75  # the cluster may come back
     assert "HR-RUN-003 cannot start Spark on 'yarn': When running with master" in done.stderr
     assert ("at org.apache.spark" in done.stderr) is debug
     assert "Traceback" not in done.stderr
