@@ -276,7 +276,7 @@ class OutputSuite:
         sink = made(case.open())
         if not isinstance(sink, DeliveredSink) or not is_exact(case):
             return
-        others = sink.read(sink.stage(table(7, 70_000), 7, "others"))
+        others = sink.read(sink.write(sink.records(table(7, 70_000)), 7, "others"))
         sink.publish(0, stage(sink, 0), ALONE)
         sink.deliver(others, ANOTHER, 7)
         assert dict(sink.producers()).get(ANOTHER) in (7, None)
