@@ -28,7 +28,8 @@ def sqlite_catalog(tmp: Path) -> dict[str, str]:
     if not place.exists():
         place.mkdir()
         loaded(tmp)
-    return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}"}
+    database = f"sqlite:///{place}/catalog.db"
+    return {"type": "sql", "uri": database, "warehouse": f"file://{tmp}/warehouse"}
 
 
 def loaded(tmp: Path) -> Any:

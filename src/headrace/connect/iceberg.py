@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headrace import files
 from headrace.connect.extras import needed
@@ -24,7 +25,13 @@ from headrace.connect.extras import needed
 _RETRIES = "commit.retry.num-retries"
 _PLAIN = ("name", "type", "warehouse")  # properties of a catalog that are no secrets
 _SHOWN = (*_PLAIN, "uri")  # unless a secret may be within
+_MERGE = "commit.manifest-merge.enabled"
 _KEYS = 1000  # keys of several columns in one condition: it is a tree of that many branches
+
+
+Content: TypeAlias = (
+    pa.Table | list[str]
+)  # what a commit adds: rows, or Parquet files by their locations
 
 
 class IcebergConflict(Exception):
@@ -134,19 +141,22 @@ class IcebergPlace:
     def commit(
         self,
         table: Any,
-        rows: pa.Table,
+        content: Content,
         gone: pa.Table | None,
         properties: Mapping[str, str],
         note: Mapping[str, str],
     ) -> None:
-        """One commit: delete the rows with the keys `gone`, add `rows`, set properties."""
+        """One commit: delete the rows with the keys `gone`, add the content, set properties."""
         with self.failures():
             own = {**table.metadata.properties, _RETRIES: "0"}  # of this handle, not of the table
             table.metadata = table.metadata.model_copy(update={"properties": own})
             with table.transaction() as change:
                 for condition in [] if gone is None else _conditions(gone):
                     change.delete(condition, snapshot_properties=dict(note))
-                change.append(rows, snapshot_properties=dict(note))
+                if isinstance(content, list):
+                    _add_files(table, change, content, dict(note))
+                else:
+                    change.append(content, snapshot_properties=dict(note))
                 change.set_properties(dict(properties))
 
     def sync(self, table: Any, before: int | None) -> None:
@@ -175,6 +185,43 @@ def _conditions(keys: pa.Table) -> Iterator[Any]:
         match = part("pyiceberg.table.upsert_util").create_match_filter
         for start in range(0, keys.num_rows, _KEYS):
             yield match(keys.slice(start, _KEYS), keys.column_names)
+
+
+def _add_files(table: Any, change: Any, locations: list[str], note: dict[str, str]) -> None:
+    """Add files whose columns have the table's ids; the library's own way takes only others."""
+    parquet, made = part("pyiceberg.io.pyarrow"), part("pyiceberg.manifest")
+    columns, record = table.schema(), part("pyiceberg.typedef").Record
+    stats = parquet.compute_statistics_plan(columns, table.properties)
+    paths = parquet.parquet_path_to_id_mapping(columns)
+    merges = str(table.properties.get(_MERGE, "false")).lower() == "true"
+    adding = change.update_snapshot(snapshot_properties=note)
+    with adding.merge_append() if merges else adding.fast_append() as added:
+        for location in locations:
+            path = local_path(location)
+            assert path is not None
+            about = parquet.data_file_statistics_from_parquet_metadata(
+                pq.read_metadata(path), stats, paths
+            )
+            added.append_data_file(
+                made.DataFile.from_args(
+                    content=made.DataFileContent.DATA,
+                    file_path=location,
+                    file_format=made.FileFormat.PARQUET,
+                    partition=record(),
+                    file_size_in_bytes=path.stat().st_size,
+                    sort_order_id=None,
+                    spec_id=table.spec().spec_id,
+                    equality_ids=None,
+                    key_metadata=None,
+                    **about.to_serialized_dict(),
+                )
+            )
+
+
+def plain_names(table: Any) -> bool:
+    """Whether columns are called in files as in the table."""
+    columns = table.schema()
+    return bool(part("pyiceberg.schema").sanitize_column_names(columns) == columns)
 
 
 def columns_of(table: Any) -> pa.Schema:

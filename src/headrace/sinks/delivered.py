@@ -115,7 +115,11 @@ class StagedSink(Sink):
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         if not table.num_rows:
             return []
-        references = self.write(self.records(table.select(self.schema.names)), epoch, unique)
+        rows = self.records(table.select(self.schema.names))
+        return self.signed(self.write(rows, epoch, unique))
+
+    def signed(self, references: list[Reference]) -> list[Reference]:
+        """With who has staged them."""
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 

@@ -7,7 +7,7 @@ table once, whoever else writes there. Commits that others make meanwhile are fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,6 @@ from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import (
     Description,
-    EpochWriter,
     OutputKind,
     OutputRequest,
     Reached,
@@ -36,9 +35,8 @@ from headrace.sinks.contract import (
     Timelines,
     refuse_unknown,
 )
-from headrace.sinks.delivered import digest, within
-from headrace.sinks.delta_files import PATH, DataFiles, takes_files
-from headrace.sinks.durable import check_writable, noted
+from headrace.sinks.delta_files import DeltaFiles, by_partition, takes_files
+from headrace.sinks.durable import check_writable
 from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
 
@@ -56,8 +54,7 @@ class DeltaSink(LakeSink):
         self._there: pa.Schema | None = None
         self._parts = self._partition_by  # those of the table, once it is there
         local = None if self._upserts else self._place.local
-        self._files = None if local is None else DataFiles(local, self._id)
-        self._direct = False  # tasks write files of the table; known when it is opened
+        self._files = None if local is None else DeltaFiles(local, self._identity, self._id)
         self._forget()
 
     def _forget(self) -> None:
@@ -105,7 +102,7 @@ class DeltaSink(LakeSink):
         self.check_columns()
         self._look()
         with self._as_output():
-            self._direct = takes_files(self._table)
+            self._takes_files = takes_files(self._table)
 
     def table_schema(self) -> pa.Schema | None:
         if self._there is None:
@@ -237,24 +234,14 @@ class DeltaSink(LakeSink):
 
     # an epoch
 
-    def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        """Files of the table if they may be, else rows for the driver to write."""
-        if self._files is None or not self._direct or not table.num_rows:
-            return super().stage(table, epoch, unique)
-        rows = self.records(table.select(self.schema.names))
-        producer = f"{self._identity.get()}/{self._id}"
-        staged = self._files.stage(rows, epoch, unique, self.partitions())
-        return [{**r, "producer": producer} for r in staged]
+    def files(self) -> DeltaFiles | None:
+        return self._files
 
-    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
-        if self._files is None or not staged or PATH not in staged[0]:
-            return super().publish(epoch, staged, writer)
-        self._digest = digest(staged)
-        point("sink.publish.read")
-        writer.check()
-        producer = within(noted(staged[0], "producer"), writer.timeline)
+    def divided(self, rows: pa.Table) -> Iterator[pa.Table]:
+        return by_partition(rows, self.partitions())
+
+    def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
         self._deliver(producer, epoch, lambda note: self._add(staged, note))
-        point("sink.publish.appended")
 
     def _add(self, staged: list[Reference], note: Any) -> None:
         assert self._files is not None
@@ -266,11 +253,6 @@ class DeltaSink(LakeSink):
         else:  # it has got rules since, or is divided in another way
             columns = pa.schema(self._table.schema().to_arrow())
             self._place.append(self._table, self._files.rows(staged, columns), note)
-
-    def discard(self, live: Set[str], upto: int | None = None) -> None:
-        super().discard(live, upto)
-        if self._files is not None:
-            self._files.staging.sweep(live, upto)
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         if self._upserts:

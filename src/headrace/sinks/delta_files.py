@@ -1,20 +1,13 @@
-"""Parquet files that tasks write for a Delta table, and a commit names: rows are written once.
+"""What the log of a Delta table says of files that tasks have written, and what they hold.
 
-    stage    <table>/_headrace/<output>/part-<epoch>-...    hidden, and left alone by VACUUM
-    settle   renamed to the name that the reference says, which no other file will ever have
-
-So what the driver does for an epoch does not grow with its rows. It may be repeated, by whoever
-publishes the same references. Only where the table has no more rules than its columns. Of a
-partitioned table each file holds the rows of one partition, and says in its metadata which.
+Only where the table has no more rules than its columns. Of a partitioned table each file holds the
+rows of one partition, and says in its metadata which.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import re
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,24 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.errors import OutputError
-from headrace.files import file_name, sync_folder
 from headrace.sinks.contract import Reference
-from headrace.sinks.durable import (
-    Staging,
-    check_bytes,
-    folder_for,
-    lost,
-    named,
-    safe_name,
-    write,
-)
+from headrace.sinks.data_files import PATH, DataFiles
 from headrace.sinks.file_formats import format_named
+from headrace.sinks.ownership import Identity
 from headrace.sinks.partitions import groups
-from headrace.state.faults import point
 
-PATH = "path"  # of a reference: what the file will be called in the table
-_NAME = re.compile(r"part-[0-9a-f]{32}\.parquet")
 _FEATURES = {"appendOnly", "invariants"}  # of tables, which ask no more of who appends
 _LONGEST = 32  # characters of a text that is noted as the least or greatest of its file
 _LAST = chr(0x10FFFF)
@@ -64,79 +45,27 @@ def takes_files(table: Any) -> bool:
     )
 
 
-class DataFiles:
-    def __init__(self, table: Path, output: str) -> None:
-        self._table = table
-        self.staging = Staging(table / "_headrace" / file_name(output), "parquet")
-
-    def stage(
-        self, rows: pa.Table, epoch: int, unique: str, parts: Sequence[str] = ()
-    ) -> list[Reference]:
-        """A file for each partition; durable when this returns."""
-        folder_for(self.staging.folder)
-        references = [
-            self._write(some, f"part-{epoch:012d}-{file_name(unique)}-{i}.parquet")
-            for i, some in enumerate(_by_partition(rows, parts))
-        ]
-        with named(self.staging.folder):
-            sync_folder(self.staging.folder)
-        point("sink.stage.durable")
-        return references
-
-    def _write(self, rows: pa.Table, name: str) -> Reference:
-        """Written as the library would, in few row groups."""
-        texts = [f.name for f in rows.schema if pa.types.is_string(f.type)]
-        written = write(
-            self.staging.folder / name,
-            lambda file: pq.write_table(rows, file, compression="snappy", use_dictionary=texts),
-        )
-        facts = {"rows": rows.num_rows, "bytes": written.size, "crc": written.crc}
-        return {"file": name, **facts, PATH: f"part-{uuid.uuid4().hex}.parquet"}
-
-    def settle(self, staged: Sequence[Reference]) -> None:
-        """Bring the files to where the table's log will name them."""
-        for reference in staged:
-            source, target = self._places(reference)
-            size, crc = reference["bytes"], reference["crc"]
-            try:
-                check_bytes(source, size, crc)
-                with named(target):
-                    os.rename(source, target)
-            except FileNotFoundError:  # it was done before, or by somebody else at this moment
-                _check_settled(source, target, size, crc)
-            except OutputError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
-                    raise
-                _check_settled(source, target, size, crc)
-        with named(self._table):
-            sync_folder(self._table)
-
-    def _places(self, reference: Reference) -> tuple[Path, Path]:
-        if not _NAME.fullmatch(str(reference[PATH])):
-            raise OutputError(
-                "HR-OUTPUT-007",
-                f"{reference[PATH]!r} is not the name of an output file",
-                "The job's manifest is damaged: restore the job's folder from a backup.",
-            )
-        return self.staging.folder / safe_name(reference["file"]), self._table / reference[PATH]
+class DeltaFiles(DataFiles):
+    def __init__(self, table: Path, identity: Identity, output: str) -> None:
+        super().__init__(table, table, identity, output)
 
     def rows(self, staged: Sequence[Reference], schema: pa.Schema) -> pa.Table:
         """The rows of settled files, with the columns that their partitions say."""
         return pa.concat_tables(
             _with_values(table, partition_values(path), schema)
-            for path in (self._places(r)[1] for r in staged)
+            for path in (self.at(r) for r in staged)
             for table in format_named("parquet").batches(path, pa.schema([]))
         )
 
     def partitioned(self, staged: Sequence[Reference], parts: Sequence[str]) -> bool:
         """Whether settled files are divided as a table of these partitions."""
-        found = (partition_values(self._places(r)[1]) for r in staged)
+        found = (partition_values(self.at(r)) for r in staged)
         return all(list(values) == list(parts) for values in found)
 
     def facts(self, staged: Sequence[Reference]) -> Iterator[dict[str, Any]]:
         """What the table's log says of each file."""
         for reference in staged:
-            path = self._places(reference)[1]
+            path = self.at(reference)
             yield {
                 "path": reference[PATH],
                 "size": reference["bytes"],
@@ -148,7 +77,7 @@ class DataFiles:
             }
 
 
-def _by_partition(rows: pa.Table, parts: Sequence[str]) -> Iterator[pa.Table]:
+def by_partition(rows: pa.Table, parts: Sequence[str]) -> Iterator[pa.Table]:
     """The rows of each partition, with a note of its values."""
     if not parts:
         yield rows
@@ -196,13 +125,6 @@ def _value(text: str, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return (dt.datetime.fromisoformat(text) - _EPOCH) // dt.timedelta(microseconds=1)
     return text
-
-
-def _check_settled(source: Path, target: Path, size: int, crc: int) -> None:
-    try:
-        check_bytes(target, size, crc)
-    except FileNotFoundError:
-        raise lost(source) from None
 
 
 def statistics(path: Path) -> dict[str, Any]:

@@ -7,13 +7,14 @@ snapshot, even if it changes no row, so two of one epoch cannot pass each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.connect.iceberg import (
+    Content,
     IcebergConflict,
     IcebergFailure,
     IcebergPlace,
@@ -28,11 +29,13 @@ from headrace.sinks.contract import (
     OutputKind,
     OutputRequest,
     Reached,
+    Reference,
     Sink,
     Timelines,
     bad_option,
     refuse_unknown,
 )
+from headrace.sinks.iceberg_files import IcebergFiles, takes_files
 from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
 
@@ -48,6 +51,7 @@ class IcebergSink(LakeSink):
         self._place = IcebergPlace(o.rest, o.options.get("catalog", "default"))
         self._properties = texts(o, "properties")
         self._there: pa.Schema | None = None
+        self._files: IcebergFiles | None = None
 
     @property
     def what(self) -> str:
@@ -89,8 +93,11 @@ class IcebergSink(LakeSink):
     def open(self) -> None:
         with self._as_output():
             self._place.create(self._columns, self._partition_by, self._properties)
-        self._there = None
+        self._there = self._files = None
         self.check_columns()
+        with self._as_output():
+            table = self._place.table()
+        self._takes_files = self.files() is not None and takes_files(table)
 
     def table_schema(self) -> pa.Schema | None:
         if self._there is None:
@@ -99,6 +106,15 @@ class IcebergSink(LakeSink):
                 if table is not None:
                     self._there = columns_of(table)
         return self._there
+
+    def files(self) -> IcebergFiles | None:
+        if self._files is None and not self._upserts:
+            with self._as_output():
+                table = self._place.table()
+            local = None if table is None else local_path(table.location())
+            if local is not None:
+                self._files = IcebergFiles(table.location(), local, self._identity, self._id)
+        return self._files
 
     def partitions(self) -> list[str]:
         with self._as_output():
@@ -131,6 +147,27 @@ class IcebergSink(LakeSink):
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         rows, gone = self._changes_of(rows)
+        self._deliver(producer, epoch, lambda table: rows, gone)
+
+    def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
+        self._deliver(producer, epoch, lambda table: self._settled(table, staged))
+
+    def _settled(self, table: Any, staged: list[Reference]) -> Content:
+        files = self.files()
+        if files is None:
+            raise IcebergFailure("it is no longer where its staged files are")
+        files.settle(staged)
+        point("sink.lake.settled")
+        return files.content(table, staged)
+
+    def _deliver(
+        self,
+        producer: str,
+        epoch: int,
+        content: Callable[[Any], Content],
+        gone: pa.Table | None = None,
+    ) -> None:
+        """Commit an epoch, unless it is recorded; again if another commit was first."""
         for _ in range(RETRIES):
             with self._as_output():
                 table = self._place.table()
@@ -142,7 +179,7 @@ class IcebergSink(LakeSink):
                 if known >= epoch:
                     return
                 try:
-                    return self._commit(table, rows, gone, producer, epoch)
+                    return self._commit(table, content(table), gone, producer, epoch)
                 except IcebergConflict as cause:
                     why = str(cause)
         raise self.refused(RETRIES, why)
@@ -155,14 +192,14 @@ class IcebergSink(LakeSink):
         return held.drop_columns([DELETES]), changed.select(self._key)
 
     def _commit(
-        self, table: Any, rows: pa.Table, gone: pa.Table | None, producer: str, epoch: int
+        self, table: Any, content: Content, gone: pa.Table | None, producer: str, epoch: int
     ) -> None:
         snapshot = table.current_snapshot()
         before = None if snapshot is None else snapshot.snapshot_id
         point("sink.lake.looked")
         self._place.commit(
             table,
-            rows,
+            content,
             gone,
             {f"{_PRODUCER}{producer}": f"{epoch}:{self._digest}"},
             {"headrace.producer": producer, "headrace.epoch": str(epoch)},

@@ -9,7 +9,7 @@ before the "-" of the row that it replaces, from another task. Nothing here know
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -24,13 +24,17 @@ from headrace.sinks.columns import holds
 from headrace.sinks.contract import (
     EpochWriter,
     OutputRequest,
+    Reference,
     Timelines,
     bad_option,
     check_names,
     names_of,
 )
-from headrace.sinks.delivered import DeliveredSink
+from headrace.sinks.data_files import PATH, DataFiles
+from headrace.sinks.delivered import DeliveredSink, digest, within
+from headrace.sinks.durable import noted
 from headrace.sinks.formats import without_dictionaries
+from headrace.state.faults import point
 
 UPSERT = "upsert"
 CHANGE, ADDED, GONE = "change", "+", "-"
@@ -51,6 +55,7 @@ class LakeSink(DeliveredSink):
         )
         self._key = names_of(o.options.get("key"))
         self._partition_by = names_of(o.options.get("partition_by"))
+        self._takes_files = False  # tasks write files of the table; known when it is opened
 
     @property
     def _changes(self) -> bool:
@@ -176,6 +181,41 @@ class LakeSink(DeliveredSink):
                 'In an upsert it says "+" or "-"; rename it if it is a column of your own.',
             )
         return typed.append_column(CHANGE, change)
+
+    def files(self) -> DataFiles | None:
+        """Of the table, if tasks can reach it."""
+        return None
+
+    def divided(self, rows: pa.Table) -> Iterable[pa.Table]:
+        """The rows of each data file."""
+        return [rows]
+
+    def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
+        """As `deliver`, of rows in data files."""
+        raise NotImplementedError
+
+    def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        """Files of the table if they may be, else rows for the driver to write."""
+        files = self.files() if self._takes_files and table.num_rows else None
+        if files is None:
+            return super().stage(table, epoch, unique)
+        rows = self.records(table.select(self.schema.names))
+        return self.signed(files.stage(self.divided(rows), epoch, unique))
+
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
+        if not staged or PATH not in staged[0]:
+            return super().publish(epoch, staged, writer)
+        self._digest = digest(staged)
+        point("sink.publish.read")
+        writer.check()
+        self.deliver_files(staged, within(noted(staged[0], "producer"), writer.timeline), epoch)
+        point("sink.publish.appended")
+
+    def discard(self, live: Set[str], upto: int | None = None) -> None:
+        super().discard(live, upto)
+        files = self.files()
+        if files is not None:
+            files.sweep(live, upto)
 
     def changed(self, rows: pa.Table) -> pa.Table:
         """A row for each key that changes, with the column `__deletes`."""

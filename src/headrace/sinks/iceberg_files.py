@@ -1,0 +1,60 @@
+"""Files of an Iceberg table that tasks have written: whether a commit may name them as they are.
+
+Each column of such a file has the id of the table's column, as everywhere in Iceberg. If the table
+has got other columns, partitions or settings since, the library writes the rows once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.connect.iceberg import columns_of, local_path, plain_names
+from headrace.sinks.contract import Reference
+from headrace.sinks.data_files import PATH, DataFiles
+from headrace.sinks.file_formats import format_named
+from headrace.sinks.ownership import Identity
+
+_FOLDER = "data"  # of a table, where the library writes them
+_WRITING, _ABOUT = "write.", "write.metadata."  # settings: how files are written; what lies beside
+
+
+def takes_files(table: Any) -> bool:
+    """Whether files may be added to the table as they are."""
+    settings = [k for k in table.properties if k.startswith(_WRITING)]
+    return (
+        local_path(table.location()) is not None
+        and table.format_version <= 2
+        and table.spec().is_unpartitioned()
+        and all(k.startswith(_ABOUT) for k in settings)
+        and plain_names(table)
+    )
+
+
+class IcebergFiles(DataFiles):
+    compression = "zstd"
+
+    def __init__(self, location: str, place: Path, identity: Identity, output: str) -> None:
+        super().__init__(place, place / _FOLDER, identity, output)
+        self._location = location
+
+    def content(self, table: Any, staged: Sequence[Reference]) -> pa.Table | list[str]:
+        """Settled files by name, if they are such as the table's own; else their rows."""
+        paths = [self.at(r) for r in staged]
+        if table.location() == self._location and takes_files(table):
+            columns = _as_in_files(columns_of(table))
+            if all(pq.read_schema(path).equals(columns, check_metadata=True) for path in paths):
+                return [f"{self._location}/{_FOLDER}/{r[PATH]}" for r in staged]
+        parquet = format_named("parquet")
+        return pa.concat_tables(t for p in paths for t in parquet.batches(p, pa.schema([])))
+
+
+def _as_in_files(columns: pa.Schema) -> pa.Schema:
+    """The columns as they are read from a file; their ids are in their metadata."""
+    file = pa.BufferOutputStream()
+    pq.write_table(columns.empty_table(), file)
+    return pq.read_schema(pa.BufferReader(file.getvalue()))
