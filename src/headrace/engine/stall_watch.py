@@ -6,6 +6,7 @@ only when nothing has moved for some time.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -87,8 +88,10 @@ class StallWatcher:
         return None
 
     def _newest(self, folder: str) -> int | None:
-        names = (path.name for path in (self._scratch / folder).glob("[0-9]*"))
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        with suppress(OSError):  # a run that ends removes the folder
+            names = os.listdir(self._scratch / folder)
+            return max((int(name) for name in names if name.isdigit()), default=None)
+        return None
 
 
 def _now() -> int:
