@@ -32,6 +32,7 @@ EXEMPT = {
     "SampledTriangles": "depends on what is drawn; tests/graph/test_sampled.py",
     "Spanner": "depends on the order of rows of a batch; tests/graph/test_spanner.py",
     "Sparsifier": "depends on what is drawn; tests/graph/test_windows.py",
+    "Seeded": "collects the edges of triangles and sparsifiers; tests/graph/test_seeds.py",
     "WindowTriangles": "comes after windows that are drawn; tests/graph/test_windows.py",
     "BoltSpec": "is a process function by task; tests/topology/test_changes.py",
     "ShellBoltSpec": "is a bolt without state; tests/topology/test_multilang.py",
