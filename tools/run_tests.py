@@ -2,10 +2,10 @@
 once, and the others by folder.
 
 Prints the last line of each when it ends, all that a failed one printed, and at the end what
-failed; what they print meanwhile is in build/tests, and the last line of that is shown now and
-then. The exit code is 1 if any has failed. A test that waits for ever fails after `timeout`
-(pyproject.toml); where that cannot end it, as in a library that does not return, its group is
-ended.
+failed; what they print meanwhile is in build/tests, with their slowest tests, and the last line of
+that is shown now and then. The exit code is 1 if any has failed. A test that waits for ever fails
+after `timeout` (pyproject.toml); where that cannot end it, as in a library that does not return,
+its group is ended.
 
 Temporary folders are in memory where there is room: tests that look at what was written wait for
 thousands of syncs of a disk otherwise, and none of them can tell the difference. Those of inputs
@@ -42,6 +42,7 @@ ON_DISK = ("sources",)
 PATIENCE = 80 * 60  # seconds for all; at rest a machine of two cores takes half of that
 SILENCE = 5 * 60  # seconds without a group that ends, after which it is said what goes on
 LAST_WORDS = 20  # seconds for a group to print where its threads are
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--durations=50")
 Group = tuple[str, list[str]]  # a name, and arguments of pytest
 
 
@@ -84,7 +85,7 @@ def _has_room() -> bool:
 def run(group: Group, end: float) -> tuple[str, int, str]:
     """Its name, whether it passed, and what it printed; one that goes on at the end is ended."""
     name, arguments = group
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments]
     path = _path(name)
     with path.open("wb") as file, environment(name) as env:
         running = subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file)
