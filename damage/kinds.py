@@ -21,7 +21,7 @@ KINDS = {
     "published": r"job/published",
     "identity of the folder": r"job/outputs/identity",
     "run": r"job/runs/[\w-]+\.run",
-    "staged for a topic": rf"job/staged/(?:counted|numbers)/{_PART}",
+    "staged for a topic": r"job/staged/(?:counted|numbers)/[\w%-]+\.arrows",
     "staged for the console": rf"job/staged/console/{_PART}",
     "list of files": r"job/inputs/\w+/files",
     "first start": r"job/inputs/\w+/first-start",
