@@ -19,7 +19,7 @@ def filled(tmp: Path, dialect: str, rows: list[dict[str, Any]], schema: pa.Schem
     """A table with these rows."""
     table, where = new_table(dialect), database(dialect, tmp)
     run(where, f"CREATE TABLE {table} (n bigint, name text)")
-    with connected(where) as connection:
+    with connected(where) as connection, connection.transaction():
         connection.load(TableName.of(table), pa.Table.from_pylist(rows, schema))
     return table
 
