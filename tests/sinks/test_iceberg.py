@@ -8,14 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections import Counter
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sinks.lake_cases import iceberg_rows, loaded, sqlite_catalog
+from tests.sinks.iceberg_tables import opened, put, there
+from tests.sinks.lake_cases import iceberg_rows, loaded
 from tests.sinks.test_delta import LIFE, UP, changes
 from tests.sinks.writing import (
     ALONE,
@@ -36,19 +36,6 @@ from headrace.sinks import Timelines, open_sink
 from headrace.state import faults
 from headrace.state.manifest import FIRST
 from headrace.testing.output_drivers import EPOCHS, CrashingDriver
-
-
-def opened(tmp_path, schema=SCHEMA, job="job", **options):
-    options.setdefault("catalog", sqlite_catalog(tmp_path))
-    return open_sink("iceberg:lake.t", schema, options, str(tmp_path / job), "o")
-
-
-def put(sink, epoch, rows):
-    sink.publish(epoch, sink.stage(rows, epoch, uuid.uuid4().hex), ALONE)
-
-
-def there(tmp_path):
-    return loaded(tmp_path).load_table("lake.t")
 
 
 def rows_of(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import uuid
 
 import pyarrow as pa
 import pytest
@@ -13,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo, IsNull
 from pyiceberg.types import LongType
-from tests.sinks.lake_cases import delta_rows, iceberg_rows, loaded, sqlite_catalog
+from tests.sinks.iceberg_tables import opened, put, there
+from tests.sinks.lake_cases import delta_rows, iceberg_rows
 from tests.sinks.writing import ALONE, SCHEMA, expected, made, refusal, stage, table, values
 
 from headrace.schema import schema_of
@@ -32,19 +32,6 @@ ROW = {
     "l": [1, None], "r": {"a": 5, "i": None}, "p": [("k", 1)], "y": b"\x00\xff" * 20,
 }  # fmt: skip
 NOTHING = dict.fromkeys(ROW)
-
-
-def opened(tmp_path, schema=SCHEMA, job="job", **options):
-    options.setdefault("catalog", sqlite_catalog(tmp_path))
-    return open_sink("iceberg:lake.t", schema, options, str(tmp_path / job), "o")
-
-
-def put(sink, epoch, rows):
-    sink.publish(epoch, sink.stage(rows, epoch, uuid.uuid4().hex), ALONE)
-
-
-def there(tmp_path):
-    return loaded(tmp_path).load_table("lake.t")
 
 
 def by_us(tmp_path):

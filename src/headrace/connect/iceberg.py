@@ -29,9 +29,8 @@ _MERGE = "commit.manifest-merge.enabled"
 _KEYS = 1000  # keys of several columns in one condition: it is a tree of that many branches
 
 
-Content: TypeAlias = (
-    pa.Table | list[str]
-)  # what a commit adds: rows, or Parquet files by their locations
+# what a commit adds: rows, or Parquet files by their locations
+Content: TypeAlias = pa.Table | list[str]
 
 
 class IcebergConflict(Exception):

@@ -3,8 +3,9 @@
     stage    <table>/_headrace/<job>/<output>/part-<epoch>-...    hidden from those who clean up
     settle   renamed to the name that the reference says, which no other file will ever have
 
-So what the driver does for an epoch does not grow with its rows. It may be repeated, by whoever
-publishes the same references. Jobs that append to the same table do not see each other's files.
+The driver writes no row of an epoch: it reads the files once, to see that their bytes are those
+that were written. It may be repeated, by whoever publishes the same references. Jobs that append
+to the same table do not see each other's files.
 """
 
 from __future__ import annotations
