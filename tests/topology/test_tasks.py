@@ -125,6 +125,27 @@ def test_partial_keys_have_two_tasks_of_which_the_less_loaded_is_chosen() -> Non
     assert load.max() < 5_600 and chosen.tolist() == less_loaded(hashes, places, 8).tolist()
 
 
+@pytest.mark.parametrize("batch", [1, 3, 100, 256, 257, 20_000])
+def test_batches_of_any_size_are_dealt_out_by_load(batch: int) -> None:
+    """As by a loop over the rows that looks at the load before each, up to a little."""
+    draw = np.random.default_rng(3)
+    keys = np.where(draw.random(20_000) < 0.5, 0, draw.integers(1, 2_000, 20_000))
+    hashes = hash_keys([pa.array(keys)])
+    places = hash_keys([pa.array(np.arange(20_000))])
+    parts = [slice(at, at + batch) for at in range(0, 20_000, batch)]
+    chosen = np.concatenate([less_loaded(hashes[part], places[part], 4) for part in parts])
+    pairs: dict[int, set[int]] = {}
+    for key, task in zip(keys.tolist(), chosen.tolist(), strict=True):
+        pairs.setdefault(key, set()).add(task)
+    most = 0
+    for part in parts:  # the busiest task of each batch, and that of the loop
+        load, loop = np.bincount(chosen[part], minlength=4), np.zeros(4, int)
+        for key in keys[part].tolist():
+            loop[min(pairs[key], key=lambda task: loop[task])] += 1
+        most = max(most, load.max() - loop.max())
+    assert most <= max(2, batch // 50)
+
+
 def test_partial_key_counts_add_up() -> None:
     class Words(hr.Bolt):
         output = "word string, task int"

@@ -27,7 +27,7 @@ DIRECT, CUSTOM, PARTIAL_KEY = "direct", "custom", "partial_key"
 TO = "$to"  # a column of direct streams: the task that the emitter named
 MOST_TASKS = 4096
 _EVEN = 64  # tasks: so many are placed evenly in the key space; more spread by themselves
-_STRETCH = 256  # rows that are dealt out by the same view of the load
+_STRETCH = 256  # rows that see the load one by one; then as many at a time see the same
 _SECOND = 0x2545F4914F6CDD1D  # of the second choice of a key
 
 
@@ -117,14 +117,21 @@ def less_loaded(hashes: Hashes, places: Hashes, tasks: int) -> Index:
     one = (hashes % np.uint64(tasks)).astype(np.int64)
     step = (second % np.uint64(max(1, tasks - 1))).astype(np.int64)
     other = (one + 1 + step) % tasks  # never the same task
-    load = np.zeros(tasks, np.int64)
+    even = places % np.uint64(2) == 0
     chosen = np.empty(len(hashes), np.int64)
-    for first in range(0, len(hashes), _STRETCH):
+    load, begun = [0] * tasks, min(len(hashes), _STRETCH)
+    first_rows = zip(
+        one[:begun].tolist(), other[:begun].tolist(), even[:begun].tolist(), strict=True
+    )
+    for row, (a, b, either) in enumerate(first_rows):  # one by one: batches are often small
+        chosen[row] = task = a if load[a] < load[b] + either else b
+        load[task] += 1
+    loads = np.array(load)
+    for first in range(begun, len(hashes), _STRETCH):
         part = slice(first, first + _STRETCH)
         a, b = one[part], other[part]
-        even = places[part] % np.uint64(2) == 0
-        chosen[part] = np.where(load[a] < load[b] + even, a, b)
-        load += np.bincount(chosen[part], minlength=tasks)
+        chosen[part] = np.where(loads[a] < loads[b] + even[part], a, b)
+        loads += np.bincount(chosen[part], minlength=tasks)
     return chosen
 
 
