@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ _RETRIES = "commit.retry.num-retries"
 _PLAIN = ("name", "type", "warehouse")  # properties of a catalog that are no secrets
 _SHOWN = (*_PLAIN, "uri")  # unless a secret may be within
 _MERGE = "commit.manifest-merge.enabled"
+_METRICS = "write.metadata.metrics."
 _KEYS = 1000  # keys of several columns in one condition: it is a tree of that many branches
 
 
@@ -147,16 +148,30 @@ class IcebergPlace:
     ) -> None:
         """One commit: delete the rows with the keys `gone`, add the content, set properties."""
         with self.failures():
-            own = {**table.metadata.properties, _RETRIES: "0"}  # of this handle, not of the table
-            table.metadata = table.metadata.model_copy(update={"properties": own})
-            with table.transaction() as change:
-                for condition in [] if gone is None else _conditions(gone):
-                    change.delete(condition, snapshot_properties=dict(note))
-                if isinstance(content, list):
-                    _add_files(table, change, content, dict(note))
-                else:
-                    change.append(content, snapshot_properties=dict(note))
-                change.set_properties(dict(properties))
+            own = {**table.metadata.properties, _RETRIES: "0"}
+            try:
+                self._commit(table, own, content, gone, properties, note)
+            except (ValueError, OverflowError):  # of a value of which the library finds no bound
+                self._commit(table, _without_bounds(own), content, gone, properties, note)
+
+    def _commit(
+        self,
+        table: Any,
+        settings: Mapping[str, str],  # of this handle, not of the table
+        content: Content,
+        gone: pa.Table | None,
+        properties: Mapping[str, str],
+        note: Mapping[str, str],
+    ) -> None:
+        table.metadata = table.metadata.model_copy(update={"properties": dict(settings)})
+        with table.transaction() as change:
+            for condition in [] if gone is None else _conditions(gone):
+                change.delete(condition, snapshot_properties=dict(note))
+            if isinstance(content, list):
+                _add_files(table, change, content, dict(note))
+            else:
+                change.append(content, snapshot_properties=dict(note))
+            change.set_properties(dict(properties))
 
     def sync(self, table: Any, before: int | None) -> None:
         """Make local files of snapshots after `before` durable, and the table's metadata."""
@@ -191,6 +206,7 @@ def _add_files(table: Any, change: Any, locations: list[str], note: dict[str, st
     parquet, made = part("pyiceberg.io.pyarrow"), part("pyiceberg.manifest")
     columns, record = table.schema(), part("pyiceberg.typedef").Record
     stats = parquet.compute_statistics_plan(columns, table.properties)
+    counts = parquet.compute_statistics_plan(columns, _without_bounds(table.properties))
     paths = parquet.parquet_path_to_id_mapping(columns)
     merges = str(table.properties.get(_MERGE, "false")).lower() == "true"
     adding = change.update_snapshot(snapshot_properties=note)
@@ -198,9 +214,15 @@ def _add_files(table: Any, change: Any, locations: list[str], note: dict[str, st
         for location in locations:
             path = local_path(location)
             assert path is not None
-            about = parquet.data_file_statistics_from_parquet_metadata(
-                pq.read_metadata(path), stats, paths
-            )
+            metadata, described = pq.read_metadata(path), stats
+            describe = parquet.data_file_statistics_from_parquet_metadata
+            try:
+                about = describe(metadata, described, paths).to_serialized_dict()
+            except (ValueError, OverflowError):  # of a value that the library cannot cut or convert
+                about = describe(metadata, counts, paths).to_serialized_dict()
+            for column in _without_some_bounds(metadata, paths):
+                about["lower_bounds"].pop(column, None)
+                about["upper_bounds"].pop(column, None)
             added.append_data_file(
                 made.DataFile.from_args(
                     content=made.DataFileContent.DATA,
@@ -212,15 +234,62 @@ def _add_files(table: Any, change: Any, locations: list[str], note: dict[str, st
                     spec_id=table.spec().spec_id,
                     equality_ids=None,
                     key_metadata=None,
-                    **about.to_serialized_dict(),
+                    **about,
                 )
             )
+
+
+def _without_some_bounds(metadata: pq.FileMetaData, paths: Mapping[str, int]) -> set[int]:
+    """Columns of which a row group has values, and does not say between what: they are too long.
+
+    The library takes the bounds of the other groups for those of the file.
+    """
+    found = set()
+    for number in range(metadata.num_row_groups if metadata.num_row_groups > 1 else 0):
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            told = column.statistics
+            if told is None or (told.num_values and not told.has_min_max):
+                found.add(paths[column.path_in_schema])
+    return found
+
+
+def _without_bounds(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table, but that only values and nulls are counted."""
+    others = {k: v for k, v in properties.items() if not k.startswith(_METRICS)}
+    return {**others, f"{_METRICS}default": "counts"}
 
 
 def plain_names(table: Any) -> bool:
     """Whether columns are called in files as in the table."""
     columns = table.schema()
     return bool(part("pyiceberg.schema").sanitize_column_names(columns) == columns)
+
+
+def check_ids(rows: pa.Schema, there: pa.Schema) -> None:
+    """Raise unless each column of the rows is the table's of that name.
+
+    The library writes by the ids of columns: under one that the table has no more, or calls
+    otherwise, values would be lost, or be those of another column.
+    """
+    known = _ids(there)
+    for name, id in _ids(rows).items():
+        if name not in known or id not in (None, known[name]):
+            raise IcebergFailure(
+                f"its column {name!r} was dropped, renamed or replaced since rows were written"
+            )
+
+
+def _ids(columns: Iterable[pa.Field], within: str = "") -> dict[str, bytes | None]:
+    """By name, with the names of what a column is within; None where there is none."""
+    found = {}
+    for column in columns:
+        name = f"{within}{column.name}"
+        found[name] = (column.metadata or {}).get(b"PARQUET:field_id")
+        inner = [column.type.field(i) for i in range(column.type.num_fields)]
+        found |= _ids(inner, f"{name}.")
+    return found
 
 
 def columns_of(table: Any) -> pa.Schema:
@@ -231,8 +300,8 @@ def columns_of(table: Any) -> pa.Schema:
 def local_path(uri: str) -> Path | None:
     """Where a file is; nothing is decoded: "%" is a character of its name, as for the library."""
     parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return Path(parts.path)
+    if parts.scheme == "file":  # "file://a/b" is a place of its own for every library
+        return Path(parts.path) if parts.netloc in ("", "localhost") else None
     return None if parts.scheme else Path(uri)
 
 

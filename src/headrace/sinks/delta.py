@@ -248,10 +248,13 @@ class DeltaSink(LakeSink):
         self._files.settle(staged)
         point("sink.lake.settled")
         parts = self._table.metadata().partition_columns
+        columns = pa.schema(self._table.schema().to_arrow())
+        other = self._files.other(staged, columns)
+        if other is not None:
+            raise DeltaFailure(f"its column {other!r} was dropped or replaced since it was read")
         if takes_files(self._table) and self._files.partitioned(staged, parts):
             self._place.add_files(self._table, list(self._files.facts(staged)), note)
         else:  # it has got rules since, or is divided in another way
-            columns = pa.schema(self._table.schema().to_arrow())
             self._place.append(self._table, self._files.rows(staged, columns), note)
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:

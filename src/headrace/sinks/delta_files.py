@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from headrace.sinks.contract import Reference
 from headrace.sinks.data_files import PATH, DataFiles
 from headrace.sinks.file_formats import format_named
+from headrace.sinks.lakes import bare
 from headrace.sinks.ownership import Identity
 from headrace.sinks.partitions import groups
 
@@ -61,6 +62,18 @@ class DeltaFiles(DataFiles):
         """Whether settled files are divided as a table of these partitions."""
         found = (partition_values(self.at(r)) for r in staged)
         return all(list(values) == list(parts) for values in found)
+
+    def other(self, staged: Sequence[Reference], schema: pa.Schema) -> str | None:
+        """A column of settled files that the table does not have, or has of another type."""
+        kinds = {f.name: bare(f.type) for f in schema}
+        for path in (self.at(r) for r in staged):
+            for field in pq.read_schema(path):
+                if kinds.get(field.name) != bare(field.type):
+                    return str(field.name)
+            for name, text in partition_values(path).items():
+                if name not in kinds or not _is_value(text, kinds[name]):
+                    return name
+        return None
 
     def facts(self, staged: Sequence[Reference]) -> Iterator[dict[str, Any]]:
         """What the table's log says of each file."""
@@ -127,6 +140,14 @@ def _value(text: str, kind: pa.DataType) -> Any:
     return text
 
 
+def _is_value(text: str | None, kind: pa.DataType) -> bool:
+    try:
+        pa.scalar(None if text is None else _value(text, kind), kind)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
 def statistics(path: Path) -> dict[str, Any]:
     """The number of rows; and of every column how many are null and between what the others are.
 
@@ -138,7 +159,10 @@ def statistics(path: Path) -> dict[str, Any]:
         columns = [f for f in schema if not _undescribed(f.type)]
         if not all(_exact(f.type) for f in columns):
             return {"numRecords": rows}
-        found = {f.name: _bounds(file, f.name) for f in columns}
+        try:
+            found = {f.name: _bounds(file, f.name) for f in columns}
+        except OverflowError:  # a date that is not within the years 1 to 9999
+            return {"numRecords": rows}
     some = {name: bounds for name, bounds in found.items() if bounds[0] < rows}
     return {
         "numRecords": rows,

@@ -18,6 +18,7 @@ from headrace.connect.iceberg import (
     IcebergConflict,
     IcebergFailure,
     IcebergPlace,
+    check_ids,
     columns_of,
     local_path,
     part,
@@ -36,7 +37,7 @@ from headrace.sinks.contract import (
     refuse_unknown,
 )
 from headrace.sinks.iceberg_files import IcebergFiles, takes_files
-from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, texts
+from headrace.sinks.lakes import CHANGE, DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
 
 _OPTIONS = ("mode", "key", "partition_by", "properties", "catalog")
@@ -146,8 +147,16 @@ class IcebergSink(LakeSink):
         return timelines.beyond(self.held_of(self.producers()).all)
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
+        columns = pa.schema(f for f in rows.schema if f.name != CHANGE or not self._changes)
         rows, gone = self._changes_of(rows)
-        self._deliver(producer, epoch, lambda table: rows, gone)
+        self._deliver(producer, epoch, lambda table: self._checked(table, columns, rows), gone)
+
+    def _checked(self, table: Any, columns: pa.Schema, rows: pa.Table) -> pa.Table:
+        """The rows, if the table has their columns, and those that it had when it was opened."""
+        there, own = columns_of(table), self.table_schema() or pa.schema([])
+        check_ids(columns, there)
+        check_ids(pa.schema(f for f in own if f.name in columns.names), there)
+        return rows
 
     def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
         self._deliver(producer, epoch, lambda table: self._settled(table, staged))

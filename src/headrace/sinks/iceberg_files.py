@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.connect.iceberg import columns_of, local_path, plain_names
+from headrace.connect.iceberg import check_ids, columns_of, local_path, plain_names
 from headrace.sinks.contract import Reference
 from headrace.sinks.data_files import PATH, DataFiles
 from headrace.sinks.file_formats import format_named
@@ -45,10 +45,13 @@ class IcebergFiles(DataFiles):
     def content(self, table: Any, staged: Sequence[Reference]) -> pa.Table | list[str]:
         """Settled files by name, if they are such as the table's own; else their rows."""
         paths = [self.at(r) for r in staged]
-        if table.location() == self._location and takes_files(table):
-            columns = _as_in_files(columns_of(table))
-            if all(pq.read_schema(path).equals(columns, check_metadata=True) for path in paths):
-                return [f"{self._location}/{_FOLDER}/{r[PATH]}" for r in staged]
+        columns = _as_in_files(columns_of(table))
+        found = [pq.read_schema(path) for path in paths]
+        for schema in found:
+            check_ids(schema, columns)
+        as_ours = all(schema.equals(columns, check_metadata=True) for schema in found)
+        if as_ours and table.location() == self._location and takes_files(table):
+            return [f"{self._location}/{_FOLDER}/{r[PATH]}" for r in staged]
         parquet = format_named("parquet")
         return pa.concat_tables(t for p in paths for t in parquet.batches(p, pa.schema([])))
 

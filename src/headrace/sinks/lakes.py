@@ -197,10 +197,18 @@ class LakeSink(DeliveredSink):
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Files of the table if they may be, else rows for the driver to write."""
         files = self.files() if self._takes_files and table.num_rows else None
-        if files is None:
-            return super().stage(table, epoch, unique)
-        rows = self.records(table.select(self.schema.names))
-        return self.signed(files.stage(self.divided(rows), epoch, unique))
+        try:
+            if files is None:
+                return super().stage(table, epoch, unique)
+            rows = self.records(table.select(self.schema.names))
+            return self.signed(files.stage(self.divided(rows), epoch, unique))
+        except pa.ArrowInvalid as cause:
+            raise OutputError(
+                "HR-LAKE-003",
+                f"a row of output {self._name!r} does not fit {self.what}: {cause}",
+                "Leave such rows out, or give them other values; nothing of this batch is "
+                "committed.",
+            ) from None
 
     def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if not staged or PATH not in staged[0]:
@@ -208,7 +216,15 @@ class LakeSink(DeliveredSink):
         self._digest = digest(staged)
         point("sink.publish.read")
         writer.check()
-        self.deliver_files(staged, within(noted(staged[0], "producer"), writer.timeline), epoch)
+        producer = within(noted(staged[0], "producer"), writer.timeline)
+        try:
+            self.deliver_files(staged, producer, epoch)
+        except (FileNotFoundError, pa.ArrowInvalid) as cause:
+            raise OutputError(
+                "HR-OUTPUT-005",
+                f"a file of epoch {epoch} in {self.what} is gone or damaged: {cause}",
+                "Restore it from a backup, and let nobody clean up files that no commit names yet.",
+            ) from None
         point("sink.publish.appended")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
@@ -287,7 +303,7 @@ def fit(what: str, rows: pa.Schema, there: pa.Schema) -> None:
     for field in rows:
         kind = there.field(field.name).type
         integers = pa.types.is_integer(kind) and pa.types.is_integer(field.type)
-        if not integers and not holds(_bare(kind), _bare(field.type)):
+        if not integers and not holds(bare(kind), bare(field.type)):
             raise OutputError(
                 "HR-OUTPUT-006",
                 f"the output's column {field.name!r} is {ddl_type(field.type)}, in {what} it is "
@@ -296,14 +312,14 @@ def fit(what: str, rows: pa.Schema, there: pa.Schema) -> None:
             )
 
 
-def _bare(kind: pa.DataType) -> pa.DataType:
+def bare(kind: pa.DataType) -> pa.DataType:
     """The type without what libraries note on the fields in it."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _bare(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, bare(f.type)) for f in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_bare(kind.key_type), _bare(kind.item_type))
+        return pa.map_(bare(kind.key_type), bare(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_bare(kind.value_type))
+        return pa.list_(bare(kind.value_type))
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
