@@ -35,6 +35,14 @@ REFUSED: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("HR-GRAPH-007", "of all its edges",
      lambda s: s.edges("a", "b").triangles(TEN, mode="delta", lateness="1s")),
     ("HR-STREAM-002", "spanner takes 0 steps", lambda s: s.edges("a", "b").spanner(0)),
+    *(("HR-STREAM-005", f"{what} has the seed {seed!r}", make)
+      for seed in ("q", 1.5, None, -1, 2**63, True)
+      for what, make in (
+          ("sparsify", lambda s, seed=seed: s.edges("a", "b").sparsify(TEN, seed=seed)),
+          ("triangles(sample=)",
+           lambda s, seed=seed: s.edges("a", "b").triangles(sample=20, seed=seed)))),
+    ("HR-PLAN-003", "one entry for every vertex ever seen",
+     lambda s: s.edges("a", "b").components()),
     ("HR-EXPR-001", "'c'", lambda s: s.edges("a", "c").components(unbounded=True)),
     ("HR-PLAN-", "unbounded", lambda s: s.edges("a", "b").components()),
     ("HR-PLAN-", "vertex",

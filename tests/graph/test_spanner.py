@@ -22,7 +22,9 @@ def stretch(graph: nx.Graph, spanner: nx.Graph) -> float:
     return max((nx.shortest_path_length(spanner, a, b) for a, b in graph.edges), default=0)
 
 
-@pytest.mark.parametrize(("shape", "seed", "k"), [*CASES, ("dense", 7, 2), ("dense", 9, 3)])
+@pytest.mark.parametrize(
+    ("shape", "seed", "k"), [*CASES, ("dense", 7, 2), ("dense", 9, 3), ("dense", 8, 10**12)]
+)
 def test_distances_are_at_most_so_much_longer_after_every_batch(
     shape: str, seed: int, k: int, tmp_path: Path
 ) -> None:
@@ -54,7 +56,7 @@ def test_vertices_of_one_hash_are_told_apart(
     test_distances_are_at_most_so_much_longer_after_every_batch("power law", 2, 2, tmp_path)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 2, 3, 10**12])
 def test_the_search_from_both_ends_finds_what_networkx_finds(k: int) -> None:
     graph = nx.gnp_random_graph(60, 0.04, seed=k)
     u, v = (np.array([e[i] for e in graph.edges]) for i in (0, 1))

@@ -180,9 +180,8 @@ def test_a_topic_that_is_made_again_is_another(place, more, monkeypatch):
 
 
 def test_a_partition_that_is_added_is_read_from_its_beginning(place):
-    topic, soon = fill(place, partitions=1), {"topic.metadata.refresh.interval.ms": 200}
-    options = {"group": fresh(), "start": "latest", "log": place, "options": soon}
-    with hr.Consumer(topic, **options) as consumer:
+    topic = fill(place, partitions=1)
+    with hr.Consumer(topic, group=fresh(), start="latest", log=place) as consumer:
         produce(topic, [b"since"])  # before the group is joined
         batch = consumer.poll("20s")
         assert batch is not None and batch.offsets.tolist() == [10]

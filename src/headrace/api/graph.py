@@ -162,6 +162,7 @@ class EdgeStream(Generic[StreamT, TimedT]):
             hint = "Count the triangles of windows, or leave it out."
             step.report(PlanError("HR-GRAPH-005", f"triangles(sample=) has no {what}=", hint))
         size = step.count(sample, "triangles(sample=)", "edges")
+        seed = step.seed(seed, "triangles(sample=)")
         if size < _SMALLEST:
             hint = f"Choose at least {_SMALLEST}; the error falls as the sample grows."
             step.report(PlanError("HR-GRAPH-005", f"triangles(sample=) takes {size} edges", hint))
@@ -208,6 +209,7 @@ class EdgeStream(Generic[StreamT, TimedT]):
             hint = "Choose a number between 0 and 1, such as 0.2."
             step.report(PlanError("HR-GRAPH-006", f"sparsify(error=) is {error!r}", hint))
             error = 0.5
+        seed = step.seed(seed, "sparsify")
         return self._in_windows(step, "sparsify", window, windowing, False, float(error), seed)
 
     def _in_windows(

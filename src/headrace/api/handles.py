@@ -311,6 +311,14 @@ class StepBuilder:
             )
         return 1
 
+    def seed(self, seed: object, what: str) -> int:
+        """The seed of what is drawn; 0 if it is none, which is reported."""
+        if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**63:
+            return seed
+        hint = "Choose a whole number from 0 on."
+        self.report(PlanError("HR-STREAM-005", f"{what} has the seed {seed!r}", hint))
+        return 0
+
     def count(self, number: object, what: str, of: str = "rows") -> int:
         """A number of rows or rounds above zero; a stand-in where it is wrong."""
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:

@@ -300,10 +300,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """
         step = self._step(name, was)
         leaves_all_changes(step, "sample")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-            hint = "Choose a whole number from 0 on."
-            step.report(PlanError("HR-STREAM-005", f"sample has the seed {seed!r}", hint))
-            seed = 0
+        seed = step.seed(seed, "sample")
         if per is not None:
             count, types = step.count(size, "sample"), column_types(step.schema)
             period = step.span(per, "sample(per=)")

@@ -43,7 +43,11 @@ def _ignore(error: object) -> None:
 
 # Errors are raised, or waited for: no thread of the client prints them.
 _QUIET = {"log_level": 0, "logger": _client, "error_cb": _ignore}
-_SOON = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 2_000}
+_SOON = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 2_000,
+    "topic.metadata.refresh.interval.ms": 10_000,  # in which a group learns of new partitions
+}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _REFUSING = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
 _GRACE, _SLICE = 2.0, 0.1  # seconds: a connection may be refused and the next one not

@@ -93,11 +93,12 @@ def unbounded_state(graph: Graph) -> Problems:
     for node in (n for n in graph if isinstance(n, Stateful)):
         if node.what.endless and not node.unbounded:
             by = ", ".join(node.keys[0])
+            values = f"values of {by}" if by else "vertices"  # of a graph without a key
             yield PlanError(
                 "HR-PLAN-003",
-                f"the state of {node.name!r} grows without bound: one entry for every {by} "
-                "ever seen",
-                f"If there are only so many values of {by}, pass {node.what.bound}",
+                f"the state of {node.name!r} grows without bound: one entry for every "
+                f"{by or 'vertex'} ever seen",
+                f"If there are only so many {values}, pass {node.what.bound}",
                 site=node.site,
             )
 

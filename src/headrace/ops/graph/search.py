@@ -47,9 +47,12 @@ class Adjacency:
 def spanned(graph: Adjacency, u: Index, v: Index, k: int) -> Mask:
     """Whether the ends of each edge are at most 2k - 1 steps apart."""
     searches = np.arange(len(u))
-    sides = [(searches, u), (searches, v)]
+    sides, reached = [(searches, u), (searches, v)], [0, 0]
     for step in range(2 * k - 1):
         side = step % 2
+        if reached == [len(s) for s, _ in sides]:  # neither got further
+            break
+        reached[side] = len(sides[side][0])
         if len(u) > 1 and graph.size(sides[side][1]) > _REACHED:
             half = len(u) // 2
             parts = (slice(None, half), slice(half, None))

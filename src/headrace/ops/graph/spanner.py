@@ -96,8 +96,10 @@ class _SpannerOperator(GraphOperator):
 
     def _near(self, vertices: pa.Table, table: KeyedTable) -> pa.Table:
         """The edges at vertices within k - 1 steps of these."""
-        found, known, frontier = [], vertices, vertices
+        found, known, frontier = list[pa.Table](), vertices, vertices
         for _ in range(self.spec.k):
+            if found and not frontier.num_rows:
+                break
             rows = table.match(numbers(frontier.column(HASH)))
             found.append(rows)
             known, frontier = self._beyond(known, rows)

@@ -21,6 +21,7 @@ from headrace.ops.agg.plain import numeric
 from headrace.ops.agg.span import RunningSpan
 from headrace.ops.sketch.base import Sketch
 
+_EXACT = 2**53  # whole numbers below it are doubles
 BUCKET = pa.struct([("low", pa.float64()), ("high", pa.float64()), ("count", pa.int64())])
 BOUNDED_BUCKET = pa.struct([*BUCKET, ("least", pa.int64()), ("most", pa.int64())])
 
@@ -69,9 +70,27 @@ class EqualWidth(Sketch[CountRows]):
 
     def made(self, rows: Arguments, group: Index, groups: int) -> list[Column]:
         width, present = self.bins + 2, valid(rows.column)
-        bucket = np.searchsorted(self.edges, floats(doubles(rows.column))[present], side="right")
+        values = floats(doubles(rows.column))[present]
+        bucket = np.searchsorted(self.edges, values, side="right")
+        bucket -= self._below(rows.column.filter(pa.array(present)), values, bucket)
         counts = np.bincount(group[present] * width + bucket, minlength=groups * width)
         return [self._lists(counts)]
+
+    def _below(self, column: Column, values: npt.NDArray[np.float64], bucket: Index) -> Index:
+        """1 where a value is less than the double next to it, with which an interval begins."""
+        below = np.zeros(len(values), np.int64)
+        if pa.types.is_floating(column.type):
+            return below
+        begins = self.edges[np.maximum(bucket, 1) - 1]
+        at = np.flatnonzero((bucket > 0) & (values == begins))
+        if pa.types.is_integer(column.type):
+            at = at[np.abs(values[at]) >= _EXACT]
+        exact = {}  # Python compares numbers of all kinds as they are
+        for row, value in zip(at.tolist(), column.take(pa.array(at)).to_pylist(), strict=True):
+            if value not in exact:
+                exact[value] = value < begins[row].item()
+            below[row] = exact[value]
+        return below
 
     def single(self, rows: Arguments) -> list[Column]:
         return self.made(rows, np.arange(rows.count), rows.count)
