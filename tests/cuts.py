@@ -68,6 +68,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.stream.candidate_levels": {"_FIRST": 1, "_GROWTH": 1},
     "ops.sketch.base": {"_ELEMENTS": 1},
     "ops.sketch.coupons": {"_BLOCK": 1},
+    "ops.sketch.histogram": {"_EXACT": 1},
     "ops.sketch.levels": {"_SHORT": 1},
     "ops.topology.multilang_process": {"_PIECE": 1},
     "ops.window.assigners": {"_LIMIT": 1},
