@@ -146,12 +146,12 @@ def histogram(
         fact = f"histogram has low={low!r} and high={high!r}"
         raise _wrong(fact, "Pass both, as finite numbers, low < high; or neither.")
     width = EqualWidth(float(low), float(high), bins, bounds)  # type: ignore[arg-type]
-    if (width.low, width.high) != (low, high) or (np.diff(width.edges) <= 0).any():
-        fact = f"histogram has {bins} bins between {low!r} and {high!r}, which are doubles"
-        raise _wrong(fact, "Subtract what the values have in common, such as the first time.")
     if not isfinite(width.high - width.low):
         fact = f"histogram has low={low!r} and high={high!r}, further apart than a double can say"
         raise _wrong(fact, "Choose a smaller range: what is outside is counted, too.")
+    if (width.low, width.high) != (low, high) or (np.diff(width.edges) <= 0).any():
+        fact = f"histogram has {bins} bins between {low!r} and {high!r}, which are doubles"
+        raise _wrong(fact, "Subtract what the values have in common, such as the first time.")
     return replace(aggregate_of("histogram", column), sketch=width)
 
 
