@@ -576,6 +576,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.looked": {
         "ENDLESS_ROWS": "rows shown",
     },
+    "state.deliveries": {
+        "_MOST": "epochs shown",
+    },
     "state.epochs": {
         "EpochLog.prune(most)": "drawn in its tests",
     },

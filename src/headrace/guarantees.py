@@ -16,8 +16,15 @@ AT_MOST_ONCE = "at most once"
 NOT_GUARANTEED = "not guaranteed"
 NOT_KNOWN = "not known"  # it cannot be opened now
 
+ASKED = (EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE)  # what a job can be asked for
+
 _REPEATS = (AT_LEAST_ONCE, NOT_GUARANTEED)
 _LOSES = (AT_MOST_ONCE, NOT_GUARANTEED)
+
+
+def spelled(guarantee: object) -> object:
+    """A guarantee as it is written here, of "exactly_once" or "exactly once"."""
+    return guarantee.replace("_", " ") if isinstance(guarantee, str) else guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,11 @@ class JobGuarantee:
         if repeats and loses:
             return NOT_GUARANTEED
         return AT_LEAST_ONCE if repeats else AT_MOST_ONCE if loses else EXACTLY_ONCE
+
+    def misses(self, asked: str) -> bool:
+        """Whether the job may do what `asked` rules out: lose rows, or repeat them."""
+        loses, repeats = self._that(_LOSES), self._that(_REPEATS)
+        return bool((loses and asked != AT_MOST_ONCE) or (repeats and asked != AT_LEAST_ONCE))
 
     @property
     def why(self) -> str:

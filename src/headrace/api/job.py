@@ -17,7 +17,7 @@ from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
 from headrace.expr import Expr
-from headrace.guarantees import JobGuarantee
+from headrace.guarantees import ASKED, JobGuarantee, spelled
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.checks import check
@@ -44,11 +44,15 @@ class Job:
         on_error: str = "dead",
         dead_limit: int | float | None = None,
         slots: int | None = None,
+        guarantee: str | None = None,
     ) -> None:
         """`on_error`: a bad row goes to `job.dead`, or stops the job ("fail"). `dead_limit`:
-        this many dead rows, or this fraction of the rows read, stop the job."""
+        this many dead rows, or this fraction of the rows read, stop the job. `guarantee`:
+        "exactly_once", "at_least_once" or "at_most_once"; the job does not start where an input
+        or output cannot give it. Without it, each output gives the most that it can."""
         self.name = name
-        self.draft = Draft(name, folder, on_error, dead_limit, slots)
+        asked: Any = spelled(guarantee)
+        self.draft = Draft(name, folder, on_error, dead_limit, slots, asked)
         self._dead: Stream | None = None
         site = call_site()
         for problem in _bad_settings(self.draft):
@@ -197,6 +201,14 @@ def _bad_settings(draft: Draft) -> list[PlanError]:
                 "HR-PLAN-024",
                 f"slots is {slots!r}",
                 f"Give a whole number from 1 to {MOST_SLOTS}, or leave it out.",
+            )
+        )
+    if draft.guarantee is not None and draft.guarantee not in ASKED:
+        problems.append(
+            PlanError(
+                "HR-PLAN-024",
+                f"guarantee is {draft.guarantee!r}",
+                'Pass "exactly_once", "at_least_once" or "at_most_once", or leave it out.',
             )
         )
     return problems

@@ -140,6 +140,7 @@ class Topology(Job):
         on_error: str = "dead",
         dead_limit: int | float | None = None,
         slots: int | None = None,
+        guarantee: str | None = None,
         max_replays: int = 3,
         backoff: Duration = 0,
         timeout: Duration = "30s",
@@ -150,7 +151,14 @@ class Topology(Job):
         self._replays = {"max_replays": max_replays, "backoff": backoff, "timeout": timeout}
         self._components: dict[str, Component] = {}
         self._building = False
-        super().__init__(name, folder, on_error=on_error, dead_limit=dead_limit, slots=slots)
+        super().__init__(
+            name,
+            folder,
+            on_error=on_error,
+            dead_limit=dead_limit,
+            slots=slots,
+            guarantee=guarantee,
+        )
 
     def __repr__(self) -> str:
         return f"<Topology {self.name!r}: {', '.join(self._components) or 'nothing yet'}>"

@@ -5,7 +5,8 @@ The sequence, each step safe to repeat after a crash:
 1. add up the reports of all tasks, and see that the outputs still hold what was published;
 2. make the next manifest from the last one and the reports, and write it: from here on the
    epoch is true, whatever happens;
-3. publish what the manifest names at every output, those of a group at once;
+3. publish what the manifest names at every output, those of a group at once; where the job is
+   at most once, an output that records no epochs gets none twice: that it begins is durable first;
 4. remember how far publishing has come;
 5. clear away what no manifest names any more.
 """
@@ -23,10 +24,12 @@ from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.report import Report, Settled, Total, add_up
 from headrace.epoch.values import Offset, watermark_of
 from headrace.errors import RunError, StateError
+from headrace.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
 from headrace.sinks import EpochWriter, Sink, Timelines, in_groups
+from headrace.state.deliveries import BegunMark
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
@@ -44,7 +47,7 @@ class Committer:
         self._program, self._sinks, self._on_step = bundle.program, bundle.sinks, bundle.on_step
         self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
-        self._published = PublishedMark(log.folder)
+        self._published, self._begun = PublishedMark(log.folder), BegunMark(log.folder)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
         with hooked(self._on_step):
@@ -90,7 +93,7 @@ class Committer:
                     raise output_overtaken(self._bundle, self._log, name, beyond)
 
     def recover(self) -> list[str]:
-        """Publish what a crash left unpublished; returns the notes on going back."""
+        """Publish what a crash left unpublished; returns what a user should know of it."""
         done, notes = self._published.epoch(), list[str]()
         newest = self._log.latest()
         for epoch in self._log.epochs():
@@ -99,22 +102,49 @@ class Committer:
                 if not Timelines.of(newest).counts(manifest):
                     continue  # it was given up
                 notes += self._go_back(manifest, newest)
-                self._publish(manifest, self._as_written(manifest))
+                notes += self._publish(manifest, self._as_written(manifest), newest)
+        self._begun.start(self._program.guarantee == AT_MOST_ONCE)
         self._tidy(self._log.newest())
         return notes
 
     def publish(self, manifest: Manifest) -> None:
         self._publish(manifest, self._sinks)
 
-    def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
-        writer = self._writer(manifest)
+    def _publish(
+        self, manifest: Manifest, sinks: Mapping[str, Sink], newest: Manifest | None = None
+    ) -> list[str]:
+        writer, notes = self._writer(manifest), list[str]()
         due = {name: sinks[name] for name, staged in manifest.outputs.items() if staged}
         for names in in_groups(due):
+            if self._may_repeat(due[names[0]]):
+                note = self._begin(manifest, names[0], newest or manifest)
+                if note:
+                    notes.append(note)
+                    continue
             together = [(due[name], manifest.outputs[name]) for name in names]
             due[names[0]].publish_group(manifest.epoch, together, writer)
             point("sink.publish")
         self._published.reached(manifest.epoch)
         point("commit.published")
+        return notes
+
+    def _may_repeat(self, sink: Sink) -> bool:
+        """Whether an output could get an epoch twice, and must not."""
+        return self._program.guarantee == AT_MOST_ONCE and sink.guarantee == AT_LEAST_ONCE
+
+    def _begin(self, manifest: Manifest, name: str, newest: Manifest) -> str:
+        """Begin to deliver an epoch; a sentence if that has begun before, and must not again."""
+        epoch, timeline, id = manifest.epoch, manifest.timeline, manifest.writes[name].id
+        order = [line for line, _ in Timelines.of(newest).spans]
+        if not self._begun.has(id, timeline, epoch, order):
+            self._begun.begin(id, timeline, epoch)
+            return ""
+        self._begun.passed_over(id, timeline, epoch)
+        rows = sum(staged["rows"] for staged in manifest.outputs[name])
+        return (
+            f"output {name!r}: the {rows} rows of epoch {epoch} may be missing there: their "
+            "delivery had begun, and at most once means that it is not repeated"
+        )
 
     def _as_written(self, manifest: Manifest) -> dict[str, Sink]:
         """The outputs that an earlier version of the program may have had, as it had them."""

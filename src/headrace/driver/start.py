@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.driver.commit import Committer
+from headrace.driver.offers import offered
 from headrace.driver.program_change import commit_change, is_changed
 from headrace.driver.start_checks import Consent, Inspection, ahead_of, refuse
 from headrace.epoch.bundle import (
@@ -36,7 +37,6 @@ from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.settings import Settings
-from headrace.sinks import Sink
 from headrace.sources import Source
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import InputFacts, Manifest, OutputFacts, StepFacts
@@ -142,13 +142,13 @@ def _begin(inspection: Inspection, token: int, slots: int, keep: int, disputed: 
     """
     log, bundle, notes = inspection.log, inspection.bundle, list[str]()
     committer = Committer(bundle, log, token, slots, bundle.clock, keep)
-    committer.recover()
+    notes += committer.recover()
     for sink in bundle.sinks.values():
         sink.open()
     ahead = ahead_of(inspection)
     if inspection.latest is not None and (ahead or disputed or is_changed(inspection)):
         commit_change(inspection, token, ahead)
-        notes = committer.recover()
+        notes += committer.recover()
     return Start(bundle, log, token, slots, inspection.comparison, tuple(notes))
 
 
@@ -237,12 +237,5 @@ def guarantee_of(program: Program) -> JobGuarantee:
             sources[read.name] = open_input(read, folder, None, SystemClock(), read.name)
         except HeadraceError as error:  # it need not be there yet
             unknown.append(Offer("input", read.name, NOT_KNOWN, error.message))
-    found = offered(sources, open_sinks(program, folder))
+    found = offered(program, sources, open_sinks(program, folder))
     return JobGuarantee((*unknown, *found.offers))
-
-
-def offered(sources: Mapping[str, Source], sinks: Mapping[str, Sink]) -> JobGuarantee:
-    """What these inputs and outputs guarantee together; loops are the job's own affair."""
-    inputs = (Offer("input", n, s.guarantee, s.because) for n, s in sources.items() if not s.loops)
-    outputs = (Offer("output", n, s.guarantee, s.because) for n, s in sinks.items() if not s.loops)
-    return JobGuarantee((*inputs, *outputs))

@@ -5,8 +5,9 @@
 3. the job, or a step, has closed its windows for good, or would close those of a job without
    an end;
 4. an input or an output cannot be used;
-5. outputs hold more, or less, than the folder knows of;
-6. a step would never emit anything.
+5. the job is asked for a guarantee that an input or an output does not give;
+6. outputs hold more, or less, than the folder knows of;
+7. a step would never emit anything.
 
 Each can be consented to where it makes sense; the error says how.
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME
 from headrace.driver.never_firing import refuse_never_firing
+from headrace.driver.offers import refuse_weaker
 from headrace.driver.redistribution import refuse_rescaled
 from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.errors import OutputError, Site, StateError, written_at
@@ -93,6 +95,7 @@ def refuse(inspection: Inspection, allowed: Consent) -> None:
     _check_identity(inspection)
     _refuse_unread(inspection)
     _check_edges(inspection)
+    refuse_weaker(inspection.bundle)
     if not (allowed.go_back and inspection.latest):
         _refuse_ahead(inspection)
     _refuse_short(inspection, allowed)

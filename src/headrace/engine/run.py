@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from headrace import notebook
 from headrace.clock import SystemClock
+from headrace.driver.offers import offered
 from headrace.driver.planner import (
     Pace,
     clear_requests,
@@ -26,7 +27,7 @@ from headrace.driver.planner import (
     request_stop,
     stop_requested,
 )
-from headrace.driver.start import Start, offered
+from headrace.driver.start import Start
 from headrace.engine import jvm
 from headrace.engine.card import CardReporter, card_html
 from headrace.engine.failure import recover
@@ -164,7 +165,8 @@ class Run:
     @property
     def guarantee(self) -> JobGuarantee:
         """What the job guarantees if it is killed: the whole, each input and output, and why."""
-        return offered(self._start.bundle.sources, self._start.bundle.sinks)
+        bundle = self._start.bundle
+        return offered(bundle.program, bundle.sources, bundle.sinks)
 
     @property
     def status(self) -> Status:

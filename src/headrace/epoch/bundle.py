@@ -19,7 +19,7 @@ from headrace.errors import written_at
 from headrace.ops.watermarks import ComputedTime
 from headrace.plan.nodes import DEAD_SCHEMA, Node, Read
 from headrace.plan.program import Program
-from headrace.sinks import Sink, open_sink, reopen_sink
+from headrace.sinks import Sink, open_sink, reopen_sink, with_guarantee
 from headrace.sources import Source, open_source
 from headrace.state.manifest import InputFacts, OutputFacts
 
@@ -82,7 +82,8 @@ def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[st
     for w in program.outputs():
         with written_at(w.site):
             key = keys.get(w.name)
-            sinks[w.name] = open_sink(w.uri, w.schema, dict(w.options), folder, w.name, key)
+            options = with_guarantee(w.uri, w.options, program.guarantee)
+            sinks[w.name] = open_sink(w.uri, w.schema, options, folder, w.name, key)
     if program.dead() is None:
         sinks[DEAD] = open_dead(folder)
     return sinks

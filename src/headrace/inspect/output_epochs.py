@@ -19,6 +19,7 @@ from headrace.sinks import Sink, Timelines
 from headrace.sinks.delivered import StagedSink, within
 from headrace.sinks.open import reopen_sink
 from headrace.sinks.ownership import Identity
+from headrace.state.deliveries import BegunMark
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import Manifest, OutputFacts
 
@@ -115,6 +116,9 @@ def _epochs_of(
         shows = min(late) - 1 if late else manifest.epoch
         note = "by the job's folder: the place records no epochs"
         note += f"; rows of epoch {late[0]} may be there already" if late else ""
+        if passed := BegunMark(log.folder).missing(facts.id):
+            shown = ", ".join(map(str, passed))
+            note += f"; at most once: rows of these epochs may be missing: {shown}"
         return OutputEpochs(name, place, shows, facts.last, None, producer, note)
     timelines = timelines.plus(manifest.stays().get(facts.place, {}))
     counts = [epoch for line, epoch in held.own.items() if epoch <= timelines.upto(line)]

@@ -232,10 +232,12 @@ def create_epochs(cluster: Cluster, job: str, replication: int | None = None) ->
 
 
 class PlainProducer:
-    """Delivers at least once: idempotent within a call, without transactions."""
+    """Delivers at least once: idempotent, without transactions. One that has failed is not used
+    again: what it still holds would be sent beside what is delivered again."""
 
     def __init__(self, cluster: Cluster, tuning: Mapping[str, Any]) -> None:
         self._cluster, self._tuning = cluster, dict(tuning)
+        self._open: tuple[dict[str, Any], Any] | None = None  # how, and the producer
 
     def deliver(self, delivery: Delivery, check: Callable[[], None]) -> None:
         patience, kafka = Patience(self._cluster), library()
@@ -254,11 +256,16 @@ class PlainProducer:
     def _deliver(self, delivery: Delivery) -> None:
         limits = throughput([delivery.max_bytes])
         ours = {**limits, **self._tuning, "enable.idempotence": True}
-        producer = library().Producer(self._cluster.config(**ours))
-        failed: list[Any] = []
-        for table in delivery.tables():
-            produce(producer, delivery.topic, table, failed)
-        flush(producer, failed)
+        if self._open is None or self._open[0] != ours:
+            self._open = ours, library().Producer(self._cluster.config(**ours))
+        producer, failed = self._open[1], list[Any]()
+        try:
+            for table in delivery.tables():
+                produce(producer, delivery.topic, table, failed)
+            flush(producer, failed)
+        except BaseException:
+            self._open = None
+            raise
 
 
 def _is_interrupted(error: Any) -> bool:

@@ -74,6 +74,7 @@ class Draft:
     on_error: str = "dead"
     dead_limit: int | float | None = None
     slots: int | None = None
+    guarantee: str | None = None
     problems: list[PlanError] = field(default_factory=list)
     _nodes: list[Node] = field(default_factory=list)
     _scopes: dict[str, str] = field(default_factory=dict)  # step name -> where it lies

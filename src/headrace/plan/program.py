@@ -37,6 +37,7 @@ class Program:
     on_error: str = "dead"
     dead_limit: int | float | None = None
     slots: int | None = None
+    guarantee: str | None = None  # what the user asks for, if anything
 
     def level(self, name: str) -> int:
         """The level of a step; the deepest one for a step that runs at several."""
@@ -92,6 +93,7 @@ def build(job: Drafted) -> Program:
         on_error=draft.on_error,
         dead_limit=draft.dead_limit,
         slots=draft.slots,
+        guarantee=draft.guarantee,
     )
 
 

@@ -19,11 +19,12 @@ from headrace.sinks.open import (
     output_files,
     read_output,
     reopen_sink,
+    with_guarantee,
 )
 from headrace.sinks.own import Output
 
 __all__ = [
     "AT_LEAST_ONCE", "EXACTLY_ONCE", "Description", "EpochWriter", "HeldEpochs", "Output",
     "Reference", "Sink", "Timelines", "absolute", "check_output", "collected", "in_groups",
-    "open_sink", "output_files", "read_output", "reopen_sink",
+    "open_sink", "output_files", "read_output", "reopen_sink", "with_guarantee",
 ]  # fmt: skip

@@ -238,6 +238,7 @@ class OutputKind(NamedTuple):
     open: Callable[[OutputRequest], Sink]
     # of a description: the text after the colon, and the options, that open the same sink again
     reopen: Callable[[Description], tuple[str, dict[str, Any]]]
+    chooses: bool = False  # at least once costs less: it has an option guarantee=
 
 
 def refuse_unknown(o: OutputRequest, known: tuple[str, ...]) -> None:

@@ -52,6 +52,7 @@ from headrace.sinks.kafka_options import (
     PARTITIONERS,
     TIMEOUT,
     check_options,
+    guarantee_in,
     harmless,
     place_of,
 )
@@ -73,9 +74,10 @@ class KafkaSink(StagedSink):
         self._cluster, self._topic, self._options = cluster, topic, dict(o.options)
         self._layout = layout_of(o.uri, o.options)
         self._values = value_schema_of(o.uri, topic, self._layout.format, o.options)
-        self._guarantee: str = o.options.get("guarantee", EXACTLY_ONCE)
+        self._guarantee = guarantee_in(o.options)
         self._target: kafka_topics.Target | None = None  # as of the last look
         self._last = -1  # the last epoch that was delivered at least once, in this run
+        self._plain: PlainProducer | None = None  # that delivers it
 
     @property
     def guarantee(self) -> str:  # type: ignore[override]
@@ -168,8 +170,7 @@ class KafkaSink(StagedSink):
 
     def knows(self, about: Mapping[str, Any]) -> bool:
         """What was delivered at least once is recorded nowhere."""
-        before: Any = about.get("options", {}).get("guarantee", EXACTLY_ONCE)
-        return bool(before == EXACTLY_ONCE)
+        return guarantee_in(about.get("options", {})) == EXACTLY_ONCE
 
     def reached(self, epoch: int) -> bool:
         """What was delivered is looked up only if the topic was made again since the last call."""
@@ -213,7 +214,7 @@ class KafkaSink(StagedSink):
                 f"outputs of this job reach the Kafka cluster at {self._cluster.brokers} in "
                 "different ways",
                 "They are written in one transaction: pass the same security options to all, or "
-                'guarantee="at least once" to those that are to differ.',
+                'guarantee="at_least_once" to those that are to differ.',
             )
 
     def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
@@ -243,8 +244,9 @@ class KafkaSink(StagedSink):
             return
         delivery = self._delivery(staged, writer)
         point("sink.publish.read")
+        self._plain = self._plain or PlainProducer(self._cluster, self._tuning())
         with self._as_output():
-            PlainProducer(self._cluster, self._tuning()).deliver(delivery, writer.check)
+            self._plain.deliver(delivery, writer.check)
         self._last = epoch
         point("sink.publish.appended")
 
@@ -279,7 +281,7 @@ class KafkaSink(StagedSink):
         return self._layout.records(rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_last": -1}
+        return self.__dict__ | {"_last": -1, "_plain": None}
 
     # What Kafka says, in our words.
 
@@ -359,4 +361,4 @@ def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
     return f"//{brokers}/{topic}", {**own, **access}
 
 
-KAFKA = OutputKind(check_options, _open, _reopen)
+KAFKA = OutputKind(check_options, _open, _reopen, chooses=True)

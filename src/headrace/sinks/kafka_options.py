@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.clock import millis
 from headrace.errors import LogError, OutputError
+from headrace.guarantees import spelled
 from headrace.log import kafka
 from headrace.sinks import registered_values
 from headrace.sinks.contract import (
@@ -48,13 +49,18 @@ def check_options(o: OutputRequest) -> None:
     if o.options.get("partitioner", "murmur2") not in PARTITIONERS:
         known = ", ".join(PARTITIONERS)
         raise bad_option(o, "partitioner", o.options["partitioner"], f"Known: {known}.")
-    if o.options.get("guarantee", EXACTLY_ONCE) not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-        hint = f'Pass "{EXACTLY_ONCE}" (the default) or "{AT_LEAST_ONCE}".'
+    if guarantee_in(o.options) not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        hint = 'Pass "exactly_once" (the default) or "at_least_once".'
         raise bad_option(o, "guarantee", o.options["guarantee"], hint)
     timeout = millis(o.options.get("transaction_timeout", TIMEOUT))
     if timeout < _LEAST_TIMEOUT:
         hint = "Give a second or more, and not more than the brokers allow (15 minutes)."
         raise bad_option(o, "transaction_timeout", o.options["transaction_timeout"], hint)
+
+
+def guarantee_in(options: Mapping[str, Any]) -> str:
+    """What the options of an output ask for."""
+    return str(spelled(options.get("guarantee", EXACTLY_ONCE)))
 
 
 def place_of(o: OutputRequest) -> tuple[kafka.Cluster, str]:

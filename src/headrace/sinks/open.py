@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.files import remote_scheme
+from headrace.guarantees import AT_LEAST_ONCE
 from headrace.schemes import meant_as_output
 from headrace.secrets import exposed, without_secrets
 from headrace.sinks import columns
@@ -88,6 +89,16 @@ def _open(
     kind = (KINDS | _MADE)[scheme]
     kind.check(request)
     return kind.open(request)
+
+
+def with_guarantee(
+    uri: str | Output, options: Mapping[str, Any], asked: str | None
+) -> dict[str, Any]:
+    """The options of an output of a job that is asked for this: at least once may cost less."""
+    kind = KINDS.get(uri.partition(":")[0]) if isinstance(uri, str) else None
+    if asked == AT_LEAST_ONCE and kind is not None and kind.chooses:
+        return {"guarantee": AT_LEAST_ONCE, **options}
+    return dict(options)
 
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:

@@ -96,6 +96,12 @@ def replace_sealed(path: Path, kind: str, content: dict[str, Any]) -> None:
         temporary.write_bytes(_seal(kind, content))
 
 
+def replace_sealed_durably(path: Path, kind: str, content: dict[str, Any]) -> None:
+    """Make `path` hold `content`, whole and durable."""
+    with named_failures(path):
+        files.replace_durably(path, _seal(kind, content))
+
+
 def _write_synced(path: Path, data: bytes, kind: str) -> None:
     with path.open("xb") as file:
         point(f"{kind}.opened")

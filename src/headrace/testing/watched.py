@@ -52,7 +52,13 @@ class WatchedJob:
         if problems := check(real):
             raise PlanError.of(problems)
         self.draft: Draft = _WatchedDraft(
-            real.job, real.folder, real.on_error, real.dead_limit, real.slots, real=real
+            real.job,
+            real.folder,
+            real.on_error,
+            real.dead_limit,
+            real.slots,
+            real.guarantee,
+            real=real,
         )
         graph = real.graph()
         edges = [n for n in graph if isinstance(n, Read | Write) and not _is_of_a_cycle(n)]
