@@ -269,6 +269,25 @@ def test_a_new_group_starts_at_the_end_unless_told_otherwise(call, log):
     assert done(call("consume", "t", "--group", "g", "--no-follow")) == "new\n"
 
 
+def test_a_group_that_a_reset_makes_is_said_to_be_new_and_only_made_if_the_place_is_there(
+    call, log
+):
+    log.create("t")
+    log.append("t", [b"a", b"b"])
+    for wrong, code in (
+        (("none", "--to", "latest"), "HR-LOG-002"),
+        (("t", "--to", "latest", "--partition", "1"), "HR-LOG-005"),
+        (("t", "--to", "3"), "HR-LOG-007"),
+    ):
+        assert code in failed(call("reset-offsets", "new", *wrong))
+    assert log.groups() == []
+    said = done(call("reset-offsets", "new", "t", "--to", "1"))
+    assert said.splitlines()[0] == "created group 'new'"
+    assert said.splitlines()[-1].split() == ["t", "0", "none", "1"]
+    assert "created" not in done(call("reset-offsets", "new", "t", "--to", "0"))
+    assert done(call("consume", "t", "--group", "new", "--no-follow")) == "a\nb\n"
+
+
 def test_offsets_of_an_active_group_are_not_reset(call, log):
     log.create("t")
     with hr.Consumer("t", "g", log=log) as consumer:

@@ -401,3 +401,42 @@ def test_a_copy_elsewhere_begins_as_a_job_of_its_own(files: Life) -> None:
     files.go()
     files.check()
     assert files.sums(other) == files.sums()
+
+
+UNPUBLISHED = [k for k in sorted(KINDS) if KINDS[k].what != STAYS or KINDS[k].needs]
+
+
+@pytest.mark.parametrize("harmed", [False, True], ids=["whole", "lost"])
+@pytest.mark.parametrize("kind", UNPUBLISHED)
+def test_an_epoch_that_was_not_published_is_given_up(
+    kind: str, harmed: bool, tmp_path: Path
+) -> None:
+    """Its rows come once: nobody publishes them before they are read again."""
+    life = life_of(kind, tmp_path)
+    life.send(5)
+    with pytest.raises(KeyboardInterrupt), hooked(_killed_once_committed):
+        life.go()
+    assert EpochLog(life.folder).newest() == 3
+    if harmed:
+        for staged in _staged(life, 3):
+            staged.unlink()
+        with pytest.raises(HeadraceError) as caught:
+            life.go()
+        assert caught.value.code == "HR-OUTPUT-005" and "epoch 3" in caught.value.message
+        assert "--to-epoch 2" in caught.value.hint
+    plan = life.plan(to_epoch=2)
+    assert not plan.refused
+    plan.apply()
+    life.go()
+    life.check()
+
+
+def _killed_once_committed(point: str) -> None:
+    if point == "commit.manifest":
+        raise KeyboardInterrupt
+
+
+def _staged(life: Life, epoch: int) -> list[Path]:
+    files = {r["file"] for r in EpochLog(life.folder).read(epoch).outputs["out"]}
+    assert files
+    return [p for p in life.root.parent.rglob("part-*") if p.name in files]

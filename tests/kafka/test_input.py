@@ -95,7 +95,10 @@ def test_formats_of_the_value() -> None:
     assert read_all(opened(topic, None)) == [{"value": v} for v in (b'{"n": 1}', b"2", b"x")]
     assert read_all(opened(topic, None, format="text"))[2] == {"value": "x"}
     csv = opened(topic, "a string", format="csv")
-    assert csv.decode(pa.table({"__raw": [b"a;b"]}))[0].to_pylist() == [{"a": "a;b"}]
+    assert csv.decode(pa.table({"__raw": [b"a;b", b"c\n"]}))[0].to_pylist() == [
+        {"a": "a;b"},
+        {"a": "c"},
+    ]
 
 
 def test_the_parts_of_a_record_fill_the_columns_that_are_named_for_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +12,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 import headrace as hr
 from headrace.errors import LogError
+from headrace.log import kafka_topics
 from headrace.log.kafka import Cluster
 from headrace.log.kafka_produce import flush
 from headrace.log.kafka_topics import patiently
+from headrace.sources import kafka_view
 from tests.kafka.running import new_topic
 from tests.kafka.written import fresh, messages
 
@@ -189,3 +193,39 @@ def test_what_the_protocol_calls_retriable_is_waited_for(place, name, monkeypatc
     else:
         with pytest.raises(KafkaException):
             patiently(cluster, work)
+
+
+def test_what_brokers_need_to_take_over_is_no_news(place, caplog):
+    patience = kafka_topics.Patience(Cluster(place.removeprefix("kafka://"), {}))
+    with caplog.at_level(logging.WARNING, "headrace.kafka"):
+        patience.pause("no leader")
+        patience.over()
+    assert not caplog.records
+
+
+def test_no_warning_follows_when_brokers_are_back(place, caplog, monkeypatch):
+    """An attempt that began while they were gone fails after they have answered somebody else."""
+    monkeypatch.setattr(kafka_topics, "NO_NEWS", 0.0)
+    patience = kafka_topics.Patience(Cluster(place.removeprefix("kafka://"), {}))
+    said = []
+    with caplog.at_level(logging.WARNING, "headrace.kafka"):
+        for attempt in ("late", "and again"):
+            patience.pause(attempt)
+            said.append([r.getMessage() for r in caplog.records])
+        patience.over()
+    assert said[0] == [] and "(and again)" in said[1][0]
+    assert "answers again" in caplog.records[-1].getMessage() and len(caplog.records) == 2
+
+
+def test_an_input_reports_only_brokers_that_are_gone_for_longer(place):
+    said = []
+    cluster = Cluster(place.removeprefix("kafka://"), {})
+    view = kafka_view.TopicView(cluster, new_topic(), committed=True, say=said.append)
+    view.refresh()
+    said.clear()
+    gone = LogError("HR-KAFKA-001", "no Kafka broker answers", None)
+    view._failed(gone, time.monotonic())
+    view._answered()
+    assert said == [None]
+    view._failed(gone, time.monotonic() - kafka_topics.NO_NEWS)
+    assert said == [None, "no Kafka broker answers"]

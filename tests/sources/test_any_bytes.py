@@ -188,6 +188,19 @@ def test_any_bytes_are_rows_or_dead(format, records):
     assert found == [fine, *alone, fine]
 
 
+@settings(max_examples=300)
+@example(b"1,2")
+@given(PIECES)
+def test_a_csv_record_may_end_as_a_line_does(record):
+    _, schema = LINES["csv"]
+    alone, *ended, twice = read(
+        [record, record + b"\n", record + b"\r\n", record + b"\n" + record + b"\n"], "csv", schema
+    )
+    if not record.endswith((b"\n", b"\r")):
+        assert ended == [alone, alone]
+    assert isinstance(twice, str)
+
+
 DECIMALS = st.from_regex(r"[+-]?[0-9]{0,45}(\.[0-9]{0,45})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 
 

@@ -33,7 +33,7 @@ from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
 from headrace.sinks import Output, check_output
-from headrace.sources import check_input, open_source
+from headrace.sources import check_input, check_options, open_source
 from headrace.sources.own import check_own
 
 _LENGTHS = ("delay", "idle", "max_skew", "align")
@@ -234,6 +234,19 @@ def own_schema(
     source = open_source(uri, None, format, options)
     is_guess = getattr(source, "guessed", None) is not None
     return source.schema, format or getattr(source, "format", None), is_guess
+
+
+def check_declared(
+    uri: Any, schema: pa.Schema, format: str | None, options: Mapping[str, Any]
+) -> None:
+    """Refuse options that the kind of input does not take; without a schema opening does it."""
+    if not isinstance(uri, str):
+        return
+    try:
+        check_input(uri)
+    except InputError:  # reported with the input
+        return
+    check_options(uri, schema, format, options)
 
 
 def check_place(uri: object, method: str) -> None:

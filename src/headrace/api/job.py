@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace import notebook
-from headrace.api.inputs import Timing, check_kind, check_place, own_schema, timing
+from headrace.api.inputs import Timing, check_declared, check_kind, check_place, own_schema, timing
 from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
@@ -166,7 +166,10 @@ class Job:
         with self.draft.attempt(site):
             check_place(uri, "read")
             if schema is not None:
-                return schema_of(schema), format, False
+                declared = schema_of(schema)
+                with self.draft.attempt(site):
+                    check_declared(uri, declared, format, options)
+                return declared, format, False
             own, format, guessed = own_schema(uri, format, options)
             return schema_of(own), format, guessed
         return UNKNOWN, format, False

@@ -94,7 +94,7 @@ def reset_offsets(
 ) -> None:
     """Set where a group goes on with a topic: back, or forward.
 
-    Refused while a consumer of the group runs. The group is made if there is none.
+    Refused while a consumer of the group runs. A group that is not there is made, and that is said.
 
     Example: [bold]headrace topic reset-offsets alarms temps --to earliest[/bold]
 
@@ -103,13 +103,16 @@ def reset_offsets(
     Example: [bold]headrace topic reset-offsets alarms temps --to 1200 --partition 0[/bold]
     """
     store = EmbeddedLog(log)
-    before = store.group(group).committed if group in store.groups() else {}
+    there = group in store.groups()
+    before = store.group(group).committed if there else {}
     wanted = _where(store, topic, to, partition)
     done = store.reset_offsets(group, topic, wanted)
     rows = [
         (p.topic, str(p.partition), f"{before[p]:,}" if p in before else "none", f"{offset:,}")
         for p, offset in done.items()
     ]
+    if not there:
+        typer.echo(f"created group '{group}'")
     table(("topic", "partition", "before", "now"), rows)
 
 

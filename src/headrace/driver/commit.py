@@ -92,12 +92,13 @@ class Committer:
                 if beyond:
                     raise output_overtaken(self._bundle, self._log, name, beyond)
 
-    def recover(self) -> list[str]:
-        """Publish what a crash left unpublished; returns what a user should know of it."""
+    def recover(self, upto: int = MAX_TIME) -> list[str]:
+        """Publish what a crash left unpublished, up to an epoch; returns what a user should know
+        of it."""
         done, notes = self._published.epoch(), list[str]()
         newest = self._log.latest()
         for epoch in self._log.epochs():
-            if newest is not None and epoch > done:
+            if newest is not None and done < epoch <= upto:
                 manifest = self._log.read(epoch)
                 if not Timelines.of(newest).counts(manifest):
                     continue  # it was given up

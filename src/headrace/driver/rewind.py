@@ -361,7 +361,7 @@ class Rewind:
 
     def apply(self) -> tuple[str, ...]:
         """1. Look again, and refuse what must be refused;
-        2. take the folder, and publish what was promised;
+        2. take the folder, and publish what was promised up to the earlier epoch;
         3. commit the manifest of the earlier epoch, on a new timeline;
         4. let outputs take back what was given up.
         """
@@ -388,7 +388,7 @@ class Rewind:
         bundle = inspection.bundle
         everything = sys.maxsize  # of what there is now the next manifest may need anything
         committer = Committer(bundle, self.log, token, slots, bundle.clock, everything)
-        committer.recover()
+        committer.recover(self.target.epoch)
         for sink in bundle.sinks.values():
             sink.open()
         ahead = [*ahead_of(inspection), Ahead(FOLDER, self.log.newest())]

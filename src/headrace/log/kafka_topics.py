@@ -18,6 +18,8 @@ from headrace.log.kafka import PATIENCE, Cluster, admin_module, library, shared_
 from headrace.log.kafka_errors import complaint, is_gone
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts
+NO_NEWS = 2.0  # seconds that brokers need to take over: no news
+_QUICK = 1.0  # seconds for an answer of brokers that may not answer
 _SAY_AGAIN = 30.0  # seconds between two messages about the same wait
 _MOMENT = 1.0  # seconds, at most, until what is committed can be read
 _READ, _LOOK = 1_000, 0.02  # records at once, and seconds to gather them
@@ -158,17 +160,17 @@ def committed(cluster: Cluster, topics: Iterable[str]) -> list[tuple[bytes, byte
 
 
 class Patience:
-    """Pauses between attempts, and messages about them: at the first, and now and then."""
+    """Pauses between attempts, and messages about them: once it takes long, and now and then."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._pause, self._silent_until = cluster, _FIRST_PAUSE, 0.0
-        self._since: float | None = None
+        self._cluster, self._pause, self._since = cluster, _FIRST_PAUSE, time.monotonic()
+        self._silent_until = self._since + NO_NEWS
+        self._said = self._back = False
 
     def pause(self, error: object) -> None:
         now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        if now >= self._silent_until:
-            self._silent_until = now + _SAY_AGAIN
+        if now >= self._silent_until and not self._is_back():
+            self._silent_until, self._said = now + _SAY_AGAIN, True
             _said.warning(
                 "headrace: Kafka at %s does not answer (%s); waiting for it, nothing is lost",
                 self._cluster.brokers, complaint(self._cluster) or error,
@@ -176,8 +178,16 @@ class Patience:
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _is_back(self) -> bool:
+        """Whether the brokers answer, and this is the first time: what failed had begun before."""
+        if self._back:
+            return False
+        asked = _admin(self._cluster).describe_cluster(request_timeout=_QUICK)
+        self._back = asked.exception() is None
+        return self._back
+
     def over(self) -> None:
-        if self._since is not None:
+        if self._said:
             seconds = time.monotonic() - self._since
             _said.warning(
                 "headrace: Kafka at %s answers again, %.0f s later", self._cluster.brokers, seconds

@@ -1,11 +1,13 @@
 """Data files that tasks write for a table of a lake, and a commit names: rows are written once.
 
     stage    <table>/_headrace/<job>/<output>/part-<epoch>-...    hidden from those who clean up
-    settle   renamed to the name that the reference says, which no other file will ever have
+    settle   linked under the name that the reference says, which no other file will ever have
+    clear    once the epoch is committed: what its commit does not name is removed
 
 The driver writes no row of an epoch: it reads the files once, to see that their bytes are those
-that were written. It may be repeated, by whoever publishes the same references. Jobs that append
-to the same table do not see each other's files.
+that were written. It may be repeated, by whoever publishes the same references: what is staged
+stays until the commit, whatever becomes of files that no commit names yet. Jobs that append to the
+same table do not see each other's files.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from headrace.sinks.durable import (
     folder_for,
     lost,
     named,
+    remove,
     safe_name,
     write,
 )
@@ -76,24 +79,41 @@ class DataFiles:
         facts = {"rows": rows.num_rows, "bytes": written.size, "crc": written.crc}
         return {"file": path.name, **facts, PATH: f"part-{uuid.uuid4().hex}.parquet"}
 
-    def settle(self, staged: Sequence[Reference]) -> None:
-        """Bring the files to where the commit will name them."""
-        folder_for(self._settled)
+    def check(self, staged: Sequence[Reference]) -> None:
+        """Raise OutputError unless all files are as they were written."""
         for reference in staged:
-            source, target = self.staging.folder / safe_name(reference["file"]), self.at(reference)
             size, crc = reference["bytes"], reference["crc"]
             try:
-                check_bytes(source, size, crc)
-                with named(target):
-                    os.rename(source, target)
-            except FileNotFoundError:  # it was done before, or by somebody else at this moment
-                _check_settled(source, target, size, crc)
-            except OutputError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
-                    raise
-                _check_settled(source, target, size, crc)
+                check_bytes(self._source(reference), size, crc)
+            except FileNotFoundError:  # settled, where links are not possible, or by somebody else
+                try:
+                    check_bytes(self.at(reference), size, crc)
+                except FileNotFoundError:
+                    raise lost(self._source(reference)) from None
+
+    def settle(self, staged: Sequence[Reference]) -> None:
+        """Bring files that were checked to where the commit will name them."""
+        folder_for(self._settled)
+        for reference in staged:
+            with named(self.at(reference)):
+                _link(self._source(reference), self.at(reference))
         with named(self._settled):
             sync_folder(self._settled)
+
+    def clear(self, staged: Sequence[Reference], by_name: bool) -> None:
+        """Remove what a commit has left that names these files, or that has their rows."""
+        for reference in staged:
+            remove(self._source(reference))
+            if not by_name:
+                remove(self.at(reference))
+
+    def _source(self, reference: Reference) -> Path:
+        return self.staging.folder / safe_name(reference["file"])
+
+    def where(self, reference: Reference) -> Path:
+        """Where the bytes of a file are, settled or not."""
+        source = self._source(reference)
+        return source if source.exists() else self.at(reference)
 
     def at(self, reference: Reference) -> Path:
         """Where a settled file is."""
@@ -114,8 +134,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _check_settled(source: Path, target: Path, size: int, crc: int) -> None:
+def _link(source: Path, target: Path) -> None:
+    """A second name, as new as a file can be: whoever cleans up goes by age."""
     try:
-        check_bytes(target, size, crc)
-    except FileNotFoundError:
-        raise lost(source) from None
+        os.utime(source)
+        os.link(source, target)
+    except FileNotFoundError:  # it was done by somebody else, who has removed the first name
+        os.utime(target)
+    except FileExistsError:
+        os.utime(target)
+    except OSError:  # a file system without links
+        os.rename(source, target)

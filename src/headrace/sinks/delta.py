@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,8 @@ from headrace.sinks.delta_files import DeltaFiles, by_partition, takes_files
 from headrace.sinks.durable import check_writable
 from headrace.sinks.lakes import DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
+
+T = TypeVar("T")
 
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")  # texts that the library stores as null in partitions
 _OPTIONS = ("mode", "key", "partition_by", "properties", "storage_options")
@@ -241,21 +243,28 @@ class DeltaSink(LakeSink):
         return by_partition(rows, self.partitions())
 
     def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
-        self._deliver(producer, epoch, lambda note: self._add(staged, note))
-
-    def _add(self, staged: list[Reference], note: Any) -> None:
         assert self._files is not None
-        self._files.settle(staged)
-        point("sink.lake.settled")
+        by_name = self._deliver(producer, epoch, lambda note: self._add(staged, note))
+        if by_name is not None:
+            self._files.clear(staged, by_name)
+
+    def _add(self, staged: list[Reference], note: Any) -> bool:
+        """Whether the commit names the files."""
+        assert self._files is not None
+        self._files.check(staged)
         parts = self._table.metadata().partition_columns
         columns = pa.schema(self._table.schema().to_arrow())
         other = self._files.other(staged, columns)
         if other is not None:
             raise DeltaFailure(f"its column {other!r} was dropped or replaced since it was read")
         if takes_files(self._table) and self._files.partitioned(staged, parts):
+            self._files.settle(staged)
+            point("sink.lake.settled")
             self._place.add_files(self._table, list(self._files.facts(staged)), note)
-        else:  # it has got rules since, or is divided in another way
-            self._place.append(self._table, self._files.rows(staged, columns), note)
+            return True
+        # it has got rules since, or is divided in another way
+        self._place.append(self._table, self._files.rows(staged, columns), note)
+        return False
 
     def deliver(self, rows: pa.Table, producer: str, epoch: int) -> None:
         if self._upserts:
@@ -271,24 +280,26 @@ class DeltaSink(LakeSink):
         if self._table.version() == before:  # nothing was to be changed
             self._place.nothing(self._table, note)
 
-    def _deliver(self, producer: str, epoch: int, write: Callable[[Any], None]) -> None:
+    def _deliver(self, producer: str, epoch: int, write: Callable[[Any], T]) -> T | None:
         """Commit an epoch, unless it is recorded; again if another commit was first."""
         for _ in range(RETRIES):
             self._look()
             with self._as_output():
                 if self._seen.get(producer, -1) >= epoch:
-                    return self._check_recorded(producer, epoch, self._digest)
+                    self._check_recorded(producer, epoch, self._digest)
+                    return None
                 before = self._upto
                 note = self._place.commit_properties(producer, epoch, {"rows": self._digest})
                 point("sink.lake.looked")
                 try:
-                    write(note)
+                    done = write(note)
                 except DeltaConflict as cause:
                     why = str(cause)
                     continue
                 point("sink.lake.committed")
                 self._look()
-                return self._place.sync(before + 1, self._upto)
+                self._place.sync(before + 1, self._upto)
+                return done
         raise self.refused(RETRIES, why)
 
     @contextmanager

@@ -51,22 +51,22 @@ class DeltaFiles(DataFiles):
         super().__init__(table, table, identity, output)
 
     def rows(self, staged: Sequence[Reference], schema: pa.Schema) -> pa.Table:
-        """The rows of settled files, with the columns that their partitions say."""
+        """The rows of the files, with the columns that their partitions say."""
         return pa.concat_tables(
             _with_values(table, partition_values(path), schema)
-            for path in (self.at(r) for r in staged)
+            for path in (self.where(r) for r in staged)
             for table in format_named("parquet").batches(path, pa.schema([]))
         )
 
     def partitioned(self, staged: Sequence[Reference], parts: Sequence[str]) -> bool:
-        """Whether settled files are divided as a table of these partitions."""
-        found = (partition_values(self.at(r)) for r in staged)
+        """Whether the files are divided as a table of these partitions."""
+        found = (partition_values(self.where(r)) for r in staged)
         return all(list(values) == list(parts) for values in found)
 
     def other(self, staged: Sequence[Reference], schema: pa.Schema) -> str | None:
-        """A column of settled files that the table does not have, or has of another type."""
+        """A column of the files that the table does not have, or has of another type."""
         kinds = {f.name: bare(f.type) for f in schema}
-        for path in (self.at(r) for r in staged):
+        for path in (self.where(r) for r in staged):
             for field in pq.read_schema(path):
                 if kinds.get(field.name) != bare(field.type):
                     return str(field.name)
@@ -76,7 +76,7 @@ class DeltaFiles(DataFiles):
         return None
 
     def facts(self, staged: Sequence[Reference]) -> Iterator[dict[str, Any]]:
-        """What the table's log says of each file."""
+        """What the table's log says of each settled file."""
         for reference in staged:
             path = self.at(reference)
             yield {

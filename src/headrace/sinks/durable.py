@@ -325,8 +325,21 @@ def noted(reference: Reference, what: str) -> str:
 
 
 def lost(path: Path) -> OutputError:
+    match = _NAME.fullmatch(path.name)
+    epoch = int(match[1]) if match else 0
     return OutputError(
         "HR-OUTPUT-005",
-        f"the staged file {str(path)!r} is gone",
-        "Restore it from a backup, or rewind the job to the epoch before it was staged.",
+        f"the staged file {str(path)!r} is gone: the rows of epoch {epoch} that are to be "
+        "published are nowhere else",
+        instead_of(epoch),
     )
+
+
+def instead_of(epoch: int) -> str:
+    """What can be done when the rows of a committed epoch are lost before they are published."""
+    again = (
+        f"give the epoch up and read its rows again: headrace rewind ... --to-epoch {epoch - 1}"
+        if epoch > 1
+        else "start the job in another folder, where it reads everything again"
+    )
+    return f"Restore it from a backup, or {again}."

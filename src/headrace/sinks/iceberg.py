@@ -36,7 +36,7 @@ from headrace.sinks.contract import (
     bad_option,
     refuse_unknown,
 )
-from headrace.sinks.iceberg_files import IcebergFiles, takes_files
+from headrace.sinks.iceberg_files import LOCATION, IcebergFiles, takes_files
 from headrace.sinks.lakes import CHANGE, DELETES, RETRIES, LakeSink, check_options, texts
 from headrace.state.faults import point
 
@@ -159,15 +159,23 @@ class IcebergSink(LakeSink):
         return rows
 
     def deliver_files(self, staged: list[Reference], producer: str, epoch: int) -> None:
-        self._deliver(producer, epoch, lambda table: self._settled(table, staged))
+        files = self._files_of(staged)
+        content = self._deliver(producer, epoch, lambda table: files.content(table, staged))
+        if content is not None:
+            files.clear(staged, isinstance(content, list))
 
-    def _settled(self, table: Any, staged: list[Reference]) -> Content:
-        files = self.files()
-        if files is None:
-            raise IcebergFailure("it is no longer where its staged files are")
-        files.settle(staged)
-        point("sink.lake.settled")
-        return files.content(table, staged)
+    def _files_of(self, staged: list[Reference]) -> IcebergFiles:
+        """As of where the table was when the files were staged; or is, if they have moved along."""
+        now = self.files()
+        location = staged[0].get(LOCATION)  # none if an earlier version has staged them
+        local = None if location is None else local_path(str(location))
+        if local is None:
+            if now is None:
+                with self._as_output():
+                    raise IcebergFailure("it is no longer where its staged files are")
+            return now
+        then = IcebergFiles(str(location), local, self._identity, self._id)
+        return now if now is not None and not then.has(staged) and now.has(staged) else then
 
     def _deliver(
         self,
@@ -175,7 +183,7 @@ class IcebergSink(LakeSink):
         epoch: int,
         content: Callable[[Any], Content],
         gone: pa.Table | None = None,
-    ) -> None:
+    ) -> Content | None:
         """Commit an epoch, unless it is recorded; again if another commit was first."""
         for _ in range(RETRIES):
             with self._as_output():
@@ -186,9 +194,11 @@ class IcebergSink(LakeSink):
                 if known == epoch and noted != self._digest:
                     raise self.conflict(epoch)
                 if known >= epoch:
-                    return
+                    return None
                 try:
-                    return self._commit(table, content(table), gone, producer, epoch)
+                    made = content(table)
+                    self._commit(table, made, gone, producer, epoch)
+                    return made
                 except IcebergConflict as cause:
                     why = str(cause)
         raise self.refused(RETRIES, why)

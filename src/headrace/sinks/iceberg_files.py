@@ -18,7 +18,9 @@ from headrace.sinks.contract import Reference
 from headrace.sinks.data_files import PATH, DataFiles
 from headrace.sinks.file_formats import format_named
 from headrace.sinks.ownership import Identity
+from headrace.state.faults import point
 
+LOCATION = "table"  # of a reference: where the table was
 _FOLDER = "data"  # of a table, where the library writes them
 _WRITING, _ABOUT = "write.", "write.metadata."  # settings: how files are written; what lies beside
 
@@ -42,15 +44,27 @@ class IcebergFiles(DataFiles):
         super().__init__(place, place / _FOLDER, identity, output)
         self._location = location
 
+    def _write(self, rows: pa.Table, path: Path) -> Reference:
+        return {**super()._write(rows, path), LOCATION: self._location}
+
+    def has(self, staged: Sequence[Reference]) -> bool:
+        """Whether there is a file for each, staged or settled."""
+        return all(self.where(r).exists() for r in staged)
+
     def content(self, table: Any, staged: Sequence[Reference]) -> pa.Table | list[str]:
-        """Settled files by name, if they are such as the table's own; else their rows."""
-        paths = [self.at(r) for r in staged]
+        """The files by name, settled, if they are such as the table's own; else their rows."""
+        self.check(staged)
+        paths = [self.where(r) for r in staged]
         columns = _as_in_files(columns_of(table))
         found = [pq.read_schema(path) for path in paths]
         for schema in found:
             check_ids(schema, columns)
         as_ours = all(schema.equals(columns, check_metadata=True) for schema in found)
         if as_ours and table.location() == self._location and takes_files(table):
+            self.settle(staged)
+            point("sink.lake.settled")
+            for reference in staged:  # raises if somebody has removed it meanwhile
+                pq.read_metadata(self.at(reference))
             return [f"{self._location}/{_FOLDER}/{r[PATH]}" for r in staged]
         parquet = format_named("parquet")
         return pa.concat_tables(t for p in paths for t in parquet.batches(p, pa.schema([])))

@@ -301,8 +301,9 @@ class KafkaSink(StagedSink):
     def _translated(self, error: Any) -> OutputError:
         where, code = f"Kafka at {self._cluster.brokers}", kafka.library().KafkaError
         complaint = kafka_errors.complaint(self._cluster)
-        said = error.str() if complaint is None else f"{error.str()}; {complaint}"
-        if kafka.is_refusal(error) or complaint is not None:
+        refused = kafka.is_refusal(error)  # which may be what connections say
+        said = error.str() if refused or complaint is None else f"{error.str()}; {complaint}"
+        if refused or complaint is not None:
             return OutputError(
                 "HR-KAFKA-038",
                 f"{where} refuses output {self._name!r}: {said}",

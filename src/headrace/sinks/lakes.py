@@ -32,7 +32,7 @@ from headrace.sinks.contract import (
 )
 from headrace.sinks.data_files import PATH, DataFiles
 from headrace.sinks.delivered import DeliveredSink, digest, within
-from headrace.sinks.durable import noted
+from headrace.sinks.durable import instead_of, noted
 from headrace.sinks.formats import without_dictionaries
 from headrace.state.faults import point
 
@@ -223,7 +223,7 @@ class LakeSink(DeliveredSink):
             raise OutputError(
                 "HR-OUTPUT-005",
                 f"a file of epoch {epoch} in {self.what} is gone or damaged: {cause}",
-                "Restore it from a backup, and let nobody clean up files that no commit names yet.",
+                f"{instead_of(epoch)} Let nobody clean up files that no commit names yet.",
             ) from None
         point("sink.publish.appended")
 

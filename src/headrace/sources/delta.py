@@ -233,9 +233,13 @@ def _value(text: str | None, kind: pa.DataType) -> Any:
     return pa.array([text]).cast(kind)[0].as_py()
 
 
-def open_delta(o: InputRequest) -> Source:
+def check_delta(o: InputRequest) -> None:
     refuse_unknown(o, ("version", "start", "changes", "storage_options"))
     check_input_options(o)
+
+
+def open_delta(o: InputRequest) -> Source:
+    check_delta(o)
     storage = o.options.get("storage_options") or {}
     place = DeltaPlace(normal(o.rest), dict(storage))
     what = f"Delta table {place.uri!r}"

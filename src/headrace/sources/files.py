@@ -56,7 +56,7 @@ from headrace.sources.lines import LineNumbers, Lines
 from headrace.sources.listing import Listing, Stretch
 from headrace.sources.packed import PackedLines, codec_of
 from headrace.sources.parquet import Parquet, own_schema
-from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of
+from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of, refuse_nowhere
 
 LEAST_LINES = 1_000  # of a split in an epoch: opening a file costs as much as reading them
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
@@ -269,13 +269,23 @@ class FilesSource(Source):
             return inside.at + extent.length
 
 
-def open_files(o: InputRequest) -> Source:
+def check_files(o: InputRequest) -> None:
     refuse_unknown(o, ("header", "delimiter", "null", "splits", "partition_by", *CHOICES))
     formats.check_null(o)
+    check_splits(o.options.get("splits"), o.uri)
+    for name in CHOICES:
+        _chosen(o, name)
+    refuse_nowhere(o.rest, o.uri)
+    by = folder_columns(o)
+    if o.format is not None and o.schema is not None:
+        formats.check_schema(o.format, of_files(o.uri, o.schema, by) if by else o.schema)
+
+
+def open_files(o: InputRequest) -> Source:
+    check_files(o)
     ours = ("splits", "partition_by", *CHOICES)
     options = {name: value for name, value in o.options.items() if name not in ours}
     splits = o.options.get("splits")
-    check_splits(splits, o.uri)
     watch, order = (_chosen(o, name) for name in CHOICES)
     pattern, by = pattern_of(o.rest, o.uri, o.format, o.bounded), folder_columns(o)
     if by:

@@ -3,7 +3,8 @@
 `decode` never raises for what is in the data: a record that does not fit the schema is marked in
 the mask, with a reason, and the others are decoded all the same. No files here.
 
-In CSV one record is one line: a line break inside quotes is not supported, and makes bad rows.
+In CSV one record is one line, with or without its end: a line break inside quotes is not supported,
+and makes bad rows.
 Quotes enclose a whole field, and are doubled within it; anywhere else they make the row bad. An
 empty field is null; an empty quoted one is empty text.
 """
@@ -78,6 +79,7 @@ def decode_csv(
     values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, style: CsvStyle
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
+    values = _without_ends(values)
     reasons = _not_records(values, len(names), style.delimiter)
     good = _all_but(len(values), reasons)
     table, wrong = _split(values.take(pa.array(good)), names, style, 0)
@@ -94,6 +96,14 @@ def decode_csv(
     bad = np.zeros(len(values), np.bool_)
     bad[list(reasons)] = True
     return gather(typed, schema, bad[places]), bad, [reasons[i] for i in sorted(reasons)]
+
+
+def _without_ends(values: pa.Array) -> pa.Array:
+    """Records of topics may end as a line does; lines of files come without their ends."""
+    ended = pc.ends_with(values, b"\n")
+    if not pc.any(ended, min_count=0).as_py():
+        return values
+    return pc.replace_substring_regex(values, r"\r?\n\z", "")
 
 
 def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]:

@@ -269,7 +269,7 @@ def plain_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(f.type), f.nullable) for f in schema])
 
 
-def open_iceberg(o: InputRequest) -> Source:
+def check_iceberg(o: InputRequest) -> None:
     refuse_unknown(o, ("version", "start", "changes", "catalog"))
     check_input_options(o)
     catalog = o.options.get("catalog", "default")
@@ -282,6 +282,11 @@ def open_iceberg(o: InputRequest) -> Source:
             f"{o.uri!r} has catalog= that is no name and no dict of texts",
             'Pass catalog={"type": "sql", "uri": ...}, or the name of one that is configured.',
         )
+
+
+def open_iceberg(o: InputRequest) -> Source:
+    check_iceberg(o)
+    catalog = o.options.get("catalog", "default")
     place = IcebergPlace(o.rest, catalog if isinstance(catalog, str) else dict(catalog))
     what = f"Iceberg table {place.name!r}"
     with failures(place, what):

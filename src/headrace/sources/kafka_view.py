@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headrace.errors import InputError, LogError
 from headrace.log import kafka
 from headrace.log.kafka import Cluster
+from headrace.log.kafka_topics import NO_NEWS
 
 POLL = 0.02  # seconds between two questions
 SLOW_POLL = 1.0  # seconds: about the topic itself, and its oldest records, while nothing is new
@@ -129,14 +130,14 @@ class TopicView:
 
     def _first(self, seconds: float, say: Callable[[str], None] | None = None) -> None:
         """Ask until there is an answer: a topic that was just made has no leader for a moment."""
-        end = time.monotonic() + seconds
+        began = time.monotonic()
         while self._bounds is None:
             try:
                 self._bounds = self._ask(min(ANSWER, seconds))
             except LogError as cause:
-                if not kafka.is_passing(cause) or time.monotonic() > end:
+                if not kafka.is_passing(cause) or time.monotonic() > began + seconds:
                     raise as_input(cause) from cause
-                if say is not None:
+                if say is not None and time.monotonic() - began >= NO_NEWS:
                     say(cause.message)
                 time.sleep(0.1)
 
@@ -201,7 +202,8 @@ class TopicView:
             raise as_input(cause) from cause
         self._pause = min(LONGEST_PAUSE, max(0.1, 2 * self._pause))
         self._due = time.monotonic() + self._pause
-        self._say(cause.message)
+        if self._due - self._pause - self._failing_since >= NO_NEWS:
+            self._say(cause.message)
 
     def _answered(self) -> None:
         if self._failing_since is not None:

@@ -138,15 +138,23 @@ class LogSource(TopicSource):
         return InputError(code, cause.message, cause.hint)
 
 
-def open_log(o: InputRequest) -> Source:
+def check_log(o: InputRequest) -> None:
     refuse_unknown(
         o, ("log", "start", "registry", "registry_auth", "validate", "subject", "message")
     )
-    start = o.options.get("start", "earliest")
+    start = _start(o)
     if start not in ("earliest", "latest"):
         raise InputError(
             "HR-INPUT-013", f"{o.uri!r} has start={start!r}", 'Pass start="earliest" or "latest".'
         )
+
+
+def _start(o: InputRequest) -> Any:
+    return o.options.get("start", "earliest")
+
+
+def open_log(o: InputRequest) -> Source:
+    check_log(o)
     log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
     try:
         topic = log.describe(o.rest)
@@ -167,7 +175,7 @@ def open_log(o: InputRequest) -> Source:
         schema,
         format=format,
         bounded=o.bounded,
-        from_latest=start == "latest",
+        from_latest=_start(o) == "latest",
         registry=None if format is None else formats.registry_of(o, format),
     )
 

@@ -7,6 +7,7 @@ the schema; `check` does that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from headrace.schemes import meant_as_input
 from headrace.secrets import exposed, without_secrets
 from headrace.sources import formats
 from headrace.sources.contract import InputRequest, Source
-from headrace.sources.delta import open_delta
-from headrace.sources.files import open_files
+from headrace.sources.delta import check_delta, open_delta
+from headrace.sources.files import check_files, open_files
 from headrace.sources.generate import GenerateSource
 from headrace.sources.http import open_http
-from headrace.sources.iceberg import open_iceberg
+from headrace.sources.iceberg import check_iceberg, open_iceberg
 from headrace.sources.kafka_options import open_kafka
 from headrace.sources.listening import open_listen
-from headrace.sources.log import open_log
+from headrace.sources.log import check_log, open_log
 from headrace.sources.loop import LoopSource
 from headrace.sources.memory import MemorySource
 from headrace.sources.mqtt import open_mqtt
@@ -50,6 +51,9 @@ KINDS = {
     "sql": open_sql,
     "sse": open_sse,
 }
+# Of kinds that look at what is there when they are opened: what they refuse before.
+CHECKS = {"delta": check_delta, "files": check_files, "iceberg": check_iceberg, "log": check_log}
+_ELSEWHERE = "HR-KAFKA-004"  # a property is in the environment of the place where the job runs
 
 
 def open_source(
@@ -76,30 +80,51 @@ def open_source(
     the program reads the columns `used`. Nothing is made by opening.
     """
     clock = clock or SystemClock()
-    uri, options = without_secrets(uri, options or {})
     home = home_of(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
         return _for_job(uri, schema, home, name, clock, until)
-    check_input(uri)
-    scheme, _, rest = uri.partition(":")
-    registered = formats.REGISTERED if "registry" in (options or {}) else ()
+    request = _requested(uri, schema, format, options)
+    return KINDS[_scheme(uri)](
+        replace(
+            request,
+            home=home,
+            bounded=until == "end",
+            clock=clock,
+            time=time,
+            used=None if used is None else tuple(used),
+            guessed=guessed,
+        )
+    )
+
+
+def check_options(
+    uri: str, schema: pa.Schema, format: str | None, options: Mapping[str, Any]
+) -> None:
+    """Refuse what a start would refuse, whatever is there by then; looks at the texts only."""
+    request = _requested(uri, schema, format, options)
+    check = CHECKS.get(_scheme(uri), KINDS[_scheme(uri)])
+    try:
+        check(request)
+    except InputError as problem:
+        if problem.code != _ELSEWHERE:  # the program may be built where it does not run
+            raise
+
+
+def _requested(
+    uri: str, schema: pa.Schema | None, format: str | None, options: Mapping[str, Any] | None
+) -> InputRequest:
+    place, options = without_secrets(uri, options or {})
+    check_input(place)
+    scheme, rest = _scheme(place), place.partition(":")[2]
+    registered = formats.REGISTERED if "registry" in options else ()
     known = (*(formats.IN_FILES if scheme == "files" else formats.FORMATS), *registered)
     if format is not None and format not in known:
         raise formats.unknown_format(format, tuple(dict.fromkeys(known)))
-    request = InputRequest(
-        uri,
-        rest,
-        schema,
-        format,
-        options,
-        home,
-        until == "end",
-        clock,
-        time,
-        used=None if used is None else tuple(used),
-        guessed=guessed,
-    )
-    return KINDS[scheme](request)
+    return InputRequest(place, rest, schema, format, options, None, False, SystemClock())
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition(":")[0]
 
 
 def home_of(folder: str, key: str) -> Path:

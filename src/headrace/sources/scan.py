@@ -148,10 +148,14 @@ def by_name(file: ScannedFile) -> str:
     return file.name
 
 
-def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPattern:
-    """The pattern that `path` means: a file, a folder, or a glob."""
+def refuse_nowhere(path: str, uri: str) -> None:
     if not path:
         raise InputError("HR-INPUT-001", f"{uri!r} names no path", 'Write "files:folder/*.json".')
+
+
+def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPattern:
+    """The pattern that `path` means: a file, a folder, or a glob."""
+    refuse_nowhere(path, uri)
     full = Path(os.path.abspath(os.path.expanduser(path)))
     if full.is_dir():
         suffixes = _suffixes(full, format)
