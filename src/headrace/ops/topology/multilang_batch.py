@@ -26,6 +26,8 @@ from headrace.ops.topology.multilang_process import (
 HEARTBEAT, TICK = "__heartbeat", "__tick"
 _NO_TASK_IDS = encode([])  # which tasks read a tuple is decided after it was emitted
 _WAITING, _ACKED, _FAILED = range(3)
+_DID = {"ack": "acked", "fail": "failed"}
+_TICK = -1  # the place of a tick
 _REASON = "failed by its bolt"
 
 
@@ -63,7 +65,10 @@ class TupleBatch:
             begins, self._status = len(before.ids), before.status
             self._places = {id: place for place, id in enumerate(before.ids)}
             for stream, values, anchors in before.rows:
-                self._add(stream, values, anchors)
+                tuples, of, places = self._rows[stream]
+                tuples.append(values)
+                of.append(anchors)
+                places.append(max(anchors))
         first, child.ids = child.ids, child.ids + len(texts)  # no id comes twice in its life
         ids = [str(first + place) for place in range(len(texts))]
         self._places.update(zip(ids, range(begins, begins + len(ids)), strict=True))
@@ -192,6 +197,8 @@ class TupleBatch:
     def _place(self, id: Any, what: str) -> int:
         """The tuple of an id, which must wait."""
         place = self._places.get(id) if type(id) is str else None
+        if place is None and self._tick is not None and id == self._tick:
+            return _TICK
         if place is None:
             raise self._wrong(f"{what} the id {shown(id)}, which no tuple of its batch has")
         if self._status[place] != _WAITING:
@@ -200,10 +207,9 @@ class TupleBatch:
         return place
 
     def _settle(self, message: dict[str, Any], command: str) -> None:
-        id = message.get("id")
-        if id == self._tick and id is not None:
+        place = self._place(message.get("id"), _DID[command])
+        if place == _TICK:
             return  # nobody waits for it
-        place = self._place(id, f"{command}ed")
         self._status[place] = _ACKED if command == "ack" else _FAILED
         self._waiting -= 1
         if command == "fail":
@@ -227,11 +233,9 @@ class TupleBatch:
         ids = [ids] if type(ids) is str else ids  # as in Storm
         if type(ids) is not list and ids is not None:
             raise self._wrong(f"emitted with the anchors {shown(ids)}, which are no list")
-        if self._tick is not None and ids:
-            ids = [id for id in ids if id != self._tick]
-        self._add(stream, values, [self._place(id, "emitted, anchored to") for id in ids or ()])
-
-    def _add(self, stream: str, values: Any, anchors: list[int]) -> None:
+        anchors = [self._place(id, "emitted, anchored to") for id in ids or ()]
+        if self._tick is not None:
+            anchors = [place for place in anchors if place != _TICK]
         tuples, of, places = self._rows[stream]
         tuples.append(values)
         of.append(anchors)
