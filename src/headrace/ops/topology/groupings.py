@@ -96,12 +96,19 @@ def _several(chosen: Any) -> Iterable[Any]:
 
 
 def _shuffled(rows: pa.Table, tasks: int) -> Index:
-    """By where each row came from; several rows that came from one go to tasks in turn."""
-    hashes = _places(rows)
-    starts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
-    lengths = np.diff(np.append(starts, len(hashes)))
-    turn = np.arange(len(hashes)) - np.repeat(starts, lengths)
-    return ((hashes % np.uint64(tasks)).astype(np.int64) + turn) % tasks
+    """By where each row came from: of as many places one after the other as there are tasks, each
+    goes to another task, in an order that is theirs, so that a filter which leaves every second
+    row leaves no task without. Several rows that came from one place go to tasks in turn."""
+    offsets, sources = (
+        integers(rows.column(name)) if name in rows.column_names else np.zeros(len(rows), np.int64)
+        for name in (OFFSET, SOURCE)
+    )
+    order = hash_keys([pa.array(sources), pa.array(offsets // tasks)], len(offsets))
+    other = (offsets[1:] != offsets[:-1]) | (sources[1:] != sources[:-1])
+    starts = np.flatnonzero(np.concatenate([[True], other]))
+    lengths = np.diff(np.append(starts, len(offsets)))
+    turn = np.arange(len(offsets)) - np.repeat(starts, lengths)
+    return (offsets % tasks + (order % np.uint64(tasks)).astype(np.int64) + turn) % tasks
 
 
 def _places(rows: pa.Table) -> Hashes:
