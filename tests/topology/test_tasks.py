@@ -276,7 +276,7 @@ def placed(offsets: list[int], source: int) -> pa.Table:
 
 
 def dealt(offsets: list[int], source: int, tasks: int) -> list[int]:
-    return StreamGrouping(SHUFFLE).deal(placed(offsets, source), tasks)[1].tolist()
+    return StreamGrouping(SHUFFLE).deal(placed(offsets, source), tasks, stateful=False)[1].tolist()
 
 
 @given(
@@ -309,3 +309,22 @@ def test_a_filter_leaves_no_task_of_a_shuffle_without_rows(tasks: int) -> None:
     found = dealt(list(range(0, 1_000 * tasks, tasks)), 0, tasks)
     assert all(0.7 * 1_000 / tasks < found.count(task) < 1.3 * 1_000 / tasks for task in set(found))
     assert len(set(found)) == tasks
+
+
+class Where(hr.Bolt):
+    output = "task int"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        collector.emit((collector.task,))
+
+
+def test_a_few_tuples_are_spread_over_the_tasks_of_a_bolt() -> None:
+    topology = hr.Topology("few")
+    topology.spout("numbers", "log:numbers", schema="v bigint")
+    topology.bolt("where", Where(), tasks=4).shuffle("numbers")
+    topology.bolt("out", "collect:").shuffle("where")
+    with Harness(topology) as test:
+        for _ in range(8):
+            test.send("numbers", [(1,)])
+        found = Counter(row["task"] for row in test.output("out"))
+    assert found == {task: 2 for task in range(4)}

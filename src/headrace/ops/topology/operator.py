@@ -279,7 +279,8 @@ class BoltOperator(ProcessOperator):
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """The rows dealt out to the tasks."""
-        rows, tasks = self._spec.groupings[port].deal(rows, self._spec.tasks)
+        spec = self._spec
+        rows, tasks = spec.groupings[port].deal(rows, spec.tasks, stateful=len(spec.state) > 0)
         keys = pa.array(self._keys[tasks])
         rows = rows.append_column(TASK, keys)
         return rows.append_column(HASH, pa.array(hash_keys([keys], len(keys))))
