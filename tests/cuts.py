@@ -191,6 +191,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "_LONGEST": "a limit that is refused",
         "_SHOWN": "characters printed",
     },
+    "ops.topology.multilang_task": {
+        "_MOST_FATAL": "tuples after which a program is broken; test_multilang_fatal.py",
+    },
     "ops.topology.waiting": {
         "_MOST_DOUBLINGS": "how long the longest pause is",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.api.job import Job
 from headrace.api.keyed import connect
 from headrace.errors import PlanError
@@ -129,6 +130,25 @@ MISTAKES = {
     "a key called like a part of a running aggregate": (
         lambda s: s.rename(c__sum="area").key_by("c__sum").agg(c=mean("celsius"), unbounded=True),
         ["HR-PLAN-040"],
+    ),
+    "a key called like a column of windows": (
+        lambda s: (
+            s.rename(**{"$start": "area"}).key_by("$start").window(tumbling("5s")).agg(n=count())
+        ),
+        ["HR-PLAN-068"],
+    ),
+    "a result called like a column of windows": (
+        lambda s: s.key_by("area").window(tumbling("5s")).agg(**{"$new": count()}),
+        ["HR-PLAN-068"],
+    ),
+    "a row with a column that windows have": (
+        lambda s: (
+            s.rename(**{"$rows": "sensor"})
+            .key_by("area")
+            .window(tumbling("5s"))
+            .process(lambda key, window, rows: (1,), schema="n int")
+        ),
+        ["HR-PLAN-068"],
     ),
     "a bad step name": (lambda s: s.where("sensor > 1", name="__x"), ["HR-PLAN-010"]),
     "a reserved step name": (lambda s: s.where("sensor > 1").named("dead"), ["HR-PLAN-010"]),
@@ -552,3 +572,14 @@ def test_the_message_reads_well(job):
         f"HR-EXPR-001 there is no column 'celcius'  (test_problems.py:{line})\n"
         "  Did you mean 'celsius'? The columns here are area, celsius, at, sensor, tags."
     )
+
+
+def test_an_aggregate_of_an_expression_is_named_as_it_was_written() -> None:
+    job = Job("j")
+    rows = job.read("log:rows", schema="k string, at bigint", time="at", delay="1s")
+    step = rows.key_by("k").window(tumbling("5s")).agg(total=hr.sum(hr.col("k").upper()))
+    step.write("collect:")
+    with pytest.raises(PlanError) as raised:
+        job.check()
+    assert (raised.value.code, "$" in str(raised.value)) == ("HR-AGG-001", False)
+    assert "sum(upper(k))" in str(raised.value)

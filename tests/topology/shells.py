@@ -14,6 +14,7 @@ from tests.topology.bolts import Count
 
 PROGRAMS = Path(__file__).parent / "programs"
 SPLIT = """
+if "die" in values[0].split(): die(5)
 for word in values[0].split():
     emit(word)
 if not values[0].split():

@@ -339,3 +339,47 @@ def test_types_that_hash_alike() -> None:
         values = [pa.array([0, 1], pa.int64()).cast(kind) for kind in (one, other)]
         same = (hash_keys([values[0]]) == hash_keys([values[1]])).all()
         assert same or not hash_alike(one, other), (one, other)
+
+
+TYPOS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "of a bolt": (
+        "HR-TOPOLOGY-005 there is no component 'slpit'",
+        lambda split: split.shuffle("lines"),
+        lambda out: out.shuffle("slpit"),
+    ),
+    "of a spout": (
+        "HR-TOPOLOGY-005 there is no component 'lins'",
+        lambda split: split.shuffle("lins"),
+        lambda out: out.shuffle("split"),
+    ),
+    "of a field": (
+        "HR-EXPR-001 there is no column 'wrod'",
+        lambda split: split.shuffle("lines"),
+        lambda out: out.fields("split", "wrod"),
+    ),
+    "of a stream": (
+        "HR-TOPOLOGY-013 'split' has no stream 'empyt'",
+        lambda split: split.shuffle("lines"),
+        lambda out: out.shuffle("split", "empyt"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", list(TYPOS))
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("first", ["split", "out"])
+def test_a_typo_in_a_grouping_is_the_only_problem(what: str, others: bool, first: str) -> None:
+    fact, of_split, of_out = TYPOS[what]
+    made = hr.Topology("t")
+    made.spout("lines", hr.rows([{"line": "a"}]))
+    parts = {
+        "split": lambda: of_split(made.bolt("split", Split(), tasks=2)),
+        "out": lambda: of_out(made.bolt("out", "collect:")),
+    }
+    for name in sorted(parts, reverse=first == "split"):
+        parts[name]()
+    if others:
+        made.bolt("other", "collect:").shuffle("lines")
+    with pytest.raises(hr.PlanError) as raised:
+        made.check()
+    assert str(raised.value).startswith(fact)

@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.chunk import OFFSET, SOURCE
 from headrace.hashing import hash_keys
-from headrace.ops.topology.groupings import less_loaded
+from headrace.ops.topology.groupings import SHUFFLE, StreamGrouping, less_loaded
 from headrace.testing import Harness
 from tests.topology.bolts import Seen, numbered
 
@@ -262,3 +265,66 @@ def test_a_pause_of_the_event_time_is_ticked_through_at_the_end() -> None:
         assert [row[:2] for row in rows(test)] == [
             (10_000 * i, task) for i in (1, 2, 3, 4, 5) for task in (0, 1)
         ]
+
+
+# shuffle
+
+
+def placed(offsets: list[int], source: int) -> pa.Table:
+    columns = {SOURCE: pa.array([source] * len(offsets), pa.int32())}
+    return pa.table({**columns, OFFSET: pa.array(offsets, pa.int64())})
+
+
+def dealt(offsets: list[int], source: int, tasks: int) -> list[int]:
+    return StreamGrouping(SHUFFLE).deal(placed(offsets, source), tasks, stateful=False)[1].tolist()
+
+
+@given(
+    first=st.integers(-(2**62), 2**62),
+    count=st.integers(0, 60),
+    source=st.integers(-1, 5),
+    tasks=st.integers(1, 7),
+    cut=st.integers(0, 60),
+)
+def test_shuffle_deals_out_a_run_of_offsets_evenly_however_it_is_cut(
+    first: int, count: int, source: int, tasks: int, cut: int
+) -> None:
+    offsets = list(range(first, first + count))
+    found = dealt(offsets, source, tasks)
+    loads = [found.count(task) for task in range(tasks)]
+    assert max(loads) - min(loads) <= 2  # an incomplete round at both ends
+    assert found == dealt(offsets[:cut], source, tasks) + dealt(offsets[cut:], source, tasks)
+
+
+@given(source=st.integers(0, 5), tasks=st.integers(2, 7), word=st.integers(1, 20))
+def test_shuffle_deals_out_several_rows_of_one_place_in_turn(
+    source: int, tasks: int, word: int
+) -> None:
+    found = dealt([7] * word, source, tasks)
+    assert found == [(found[0] + n) % tasks for n in range(word)]
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 4])
+def test_a_filter_leaves_no_task_of_a_shuffle_without_rows(tasks: int) -> None:
+    found = dealt(list(range(0, 1_000 * tasks, tasks)), 0, tasks)
+    assert all(0.7 * 1_000 / tasks < found.count(task) < 1.3 * 1_000 / tasks for task in set(found))
+    assert len(set(found)) == tasks
+
+
+class Where(hr.Bolt):
+    output = "task int"
+
+    def process(self, tup: Any, collector: Any) -> None:
+        collector.emit((collector.task,))
+
+
+def test_a_few_tuples_are_spread_over_the_tasks_of_a_bolt() -> None:
+    topology = hr.Topology("few")
+    topology.spout("numbers", "log:numbers", schema="v bigint")
+    topology.bolt("where", Where(), tasks=4).shuffle("numbers")
+    topology.bolt("out", "collect:").shuffle("where")
+    with Harness(topology) as test:
+        for _ in range(8):
+            test.send("numbers", [(1,)])
+        found = Counter(row["task"] for row in test.output("out"))
+    assert found == {task: 2 for task in range(4)}

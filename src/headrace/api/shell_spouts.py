@@ -18,7 +18,6 @@ from typing import Any, Self
 from headrace.clock import Duration
 from headrace.errors import StepError, call_site
 from headrace.ops.topology.bolt import DEFAULT
-from headrace.ops.topology.multilang import gave_up
 from headrace.ops.topology.multilang_command import Command, command_of, unsent
 from headrace.ops.topology.multilang_json import Unfitting, cannot_travel, columns_of
 from headrace.ops.topology.multilang_process import (
@@ -30,6 +29,7 @@ from headrace.ops.topology.multilang_process import (
     encode,
     shown,
 )
+from headrace.ops.topology.multilang_task import gave_up
 from headrace.rows import pylist
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.spouts import Spout, SpoutCollector, SpoutContext

@@ -264,16 +264,19 @@ class Topology(Job):
         """Make steps of these components and of all that they read, if they are none yet."""
         if self._building:
             return
-        loops = list[tuple[Component, Subscription]]()
+        loops, failed = list[tuple[Component, Subscription]](), list[Component]()
         with self._unbuilt():
             for part in self._in_order(ids):
                 with building_at(part.site):
                     if not self._add(part):
-                        self._end_inputs(part)
+                        failed.append(part)
                 part.done = True
                 loops += [(part, read) for read in part.inputs if self._goes_back(part, read)]
             for part, read in loops:
                 send_back(self, part, read, self._components[read.component])
+            for part in failed:
+                with building_at(part.site):
+                    self._end_all(part)
 
     def _in_order(self, ids: list[str]) -> list[Component]:
         """What is to be built, in the order of the program, each after what it reads, but for what
@@ -321,10 +324,13 @@ class Topology(Job):
             return False
         return bool(inputs)
 
-    def _end_inputs(self, part: Component) -> None:
-        """What a component would have read leads somewhere: only its own mistake is reported."""
-        for read in part.inputs:
-            component = self._components.get(read.component)
+    def _end_all(self, part: Component) -> None:
+        """What a component would have read leads somewhere, and so does what it may have meant by
+        a name that is not there: only its own mistake is reported."""
+        wrong = any(read.component not in self._components for read in part.inputs)
+        meant = self._components if wrong else {read.component for read in part.inputs}
+        for id in meant:
+            component = self._components.get(id)
             if component is not None and component.built is not None:
                 end_tuples(component.built)
 

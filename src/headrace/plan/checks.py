@@ -32,6 +32,13 @@ Graph = Sequence[Node]
 Problems = Iterator[PlanError]
 
 
+_OF_WINDOWS = frozenset(  # what the operators of windows call columns of their own
+    ("$at", "$begins", "$blamed", "$earliest", "$end", "$ends", "$epoch", "$fired", "$first",
+     "$from", "$high", "$latest", "$low", "$new", "$number", "$offset", "$over", "$own", "$panes",
+     "$rows", "$since", "$source", "$start", "$was", "$window")
+)  # fmt: skip
+
+
 def check(draft: Draft) -> list[PlanError]:
     """Every problem of the program, in the order of the user's file."""
     graph = draft.graph()
@@ -85,6 +92,24 @@ def partial_names(graph: Graph) -> Problems:
                     f"{node.name!r} has the key {key!r}, which is how it calls a part of "
                     f"{parts[key]!r}",
                     f"Give the aggregate {parts[key]!r} or the key column another name.",
+                    site=node.site,
+                )
+
+
+def window_names(graph: Graph) -> Problems:
+    """Windows hold keys, results and rows beside columns of their own."""
+    for node in graph:
+        if not isinstance(node, Stateful) or node.what.kind != "window":
+            continue
+        results = [name for name, _ in node.what.aggregates]
+        rows = [] if results else [name for edge in node.inputs for name in edge.schema.names]
+        for name in dict.fromkeys((*node.keys[0], *results, *rows)):
+            if name in _OF_WINDOWS:
+                yield PlanError(
+                    "HR-PLAN-068",
+                    f"{node.name!r} has the column {name!r}, which is what windows call one of "
+                    "their own",
+                    "Give it another name before, with rename(...), or as a keyword.",
                     site=node.site,
                 )
 
@@ -237,7 +262,7 @@ def earlier_names(graph: Graph) -> Problems:
 
 
 CHECKS: tuple[Callable[[Graph], Problems], ...] = (
-    window_without_time, key_columns, partial_names, unbounded_state, union_schemas,
+    window_without_time, key_columns, partial_names, window_names, unbounded_state, union_schemas,
     process_checks, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from headrace.expr import Expr, Untraceable, as_expr, col, parsed, same
 from headrace.expr.lower import unknown_column
 from headrace.expr.trace import trace_row
 from headrace.kernel import infer
-from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.named import Aggregate, bare_sql
 from headrace.ops.agg.own import OwnAggregate, check_own
 from headrace.plan.draft import UNKNOWN, Draft, uncertain, unknown_columns
 from headrace.plan.signature import record_schema
@@ -292,8 +292,22 @@ def _field(
     if agg is None or uncertain(schema, frozenset(columns_read(((name, agg),)))):
         return field
     with draft.attempt(site):
-        return pa.field(name, projected(name, agg).result_type(_projected_to(name, agg, schema)))
+        rows = _projected_to(name, agg, schema)
+        try:
+            return pa.field(name, projected(name, agg).result_type(rows))
+        except PlanError as problem:
+            _as_written(problem, name, agg)
+            raise
     return field
+
+
+def _as_written(problem: PlanError, name: str, agg: Aggregate) -> None:
+    """Name the arguments as the user wrote them, and not as the columns they become."""
+    for index, argument in reversed(list(enumerate((agg.column, agg.by)))):
+        if isinstance(argument, Expr):
+            column, text = argument_name(name, index), bare_sql(argument.sql())
+            problem.message = problem.message.replace(column, text)
+            problem.hint = problem.hint and problem.hint.replace(column, text)
 
 
 def hashed(name: str, agg: Aggregate, schema: pa.Schema) -> str | None:

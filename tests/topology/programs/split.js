@@ -1,5 +1,5 @@
 // A bolt against Storm's multilang protocol, from scratch: splits lines into words.
-// A line that holds "bad" fails; an empty one goes to the stream "empty".
+// At a line that holds "die" it dies; one that holds "bad" fails; an empty one goes to "empty".
 const fs = require("fs");
 let received = "";
 let started = false;
@@ -20,6 +20,10 @@ function handle(message) {
   } else {
     const line = message.tuple[0];
     const words = line.split(" ").filter((word) => word !== "");
+    if (words.includes("die")) {
+      fs.writeSync(2, "I cannot go on\n");
+      process.exit(5);
+    }
     for (const word of words) {
       send({ command: "emit", anchors: [message.id], tuple: [word] });
     }

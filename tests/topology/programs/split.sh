@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A bolt against Storm's multilang protocol in plain bash: splits lines into words.
-# A line that holds "bad" fails; an empty one goes to the stream "empty". Words need no escapes.
+# At a line that holds "die" it dies; one that holds "bad" fails; an empty one goes to the stream
+# "empty". Words need no escapes.
 receive() {
   message=""
   while IFS= read -r line; do
@@ -31,6 +32,7 @@ while receive; do
   answer=ack
   words=0
   for word in $text; do
+    [ "$word" = die ] && echo "I cannot go on" >&2 && exit 5
     send "{\"command\":\"emit\",\"anchors\":[\"$id\"],\"tuple\":[\"$word\"]}"
     [ "$word" = bad ] && answer=fail
     words=$((words + 1))

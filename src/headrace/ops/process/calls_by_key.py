@@ -114,6 +114,14 @@ class KeyPass:
                 self.by_task = self._operator.of(self._one.__dict__)
         return self
 
+    def begun(self, key_id: int, key: Any, begin: Callable[[Any, list[Any]], None]) -> bool:
+        """Of a key whose calls are made elsewhere: `begin` sets its timers; whether one is due."""
+        due = TimersOfKey(self._work.timers[key_id])
+        self._call.key, self._call.time, self._call.place = key, None, -1
+        begin(self._call, list(due))
+        self._apply_requests(key_id, due, 0)
+        return due.pop(None) is not None
+
     def _gather(self) -> None:
         """Replace the last row of each key by the list of all its rows."""
         starts, rows = self._work.starts, list(self._rows)

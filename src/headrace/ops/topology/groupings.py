@@ -44,8 +44,8 @@ class StreamGrouping:
         more = [title(self.function)] if self.function else list(self.fields)
         return " ".join([self.kind, ", ".join(more)]).strip()
 
-    def deal(self, rows: pa.Table, tasks: int) -> tuple[pa.Table, Index]:
-        """The rows, each as often as it is sent, and the task of each."""
+    def deal(self, rows: pa.Table, tasks: int, *, stateful: bool = True) -> tuple[pa.Table, Index]:
+        """The rows, each as often as it is sent, and the task of each: at rest if it has state."""
         count = rows.num_rows
         if self.kind == ALL:
             return rows.take(pa.array(np.repeat(np.arange(count), tasks))), np.tile(
@@ -58,7 +58,7 @@ class StreamGrouping:
         if self.kind == GLOBAL or tasks == 1:
             return rows, np.zeros(count, np.int64)
         if self.kind == SHUFFLE:
-            return rows, _shuffled(rows, tasks)
+            return rows, (_by_hash if stateful else _in_rounds)(rows, tasks)
         hashes = hash_keys([rows.column(name) for name in self.fields], count)
         if self.kind == PARTIAL_KEY:
             return rows, less_loaded(hashes, _places(rows), tasks)
@@ -95,13 +95,31 @@ def _several(chosen: Any) -> Iterable[Any]:
     return chosen if isinstance(chosen, list | tuple | set | range) else (chosen,)
 
 
-def _shuffled(rows: pa.Table, tasks: int) -> Index:
-    """By where each row came from; several rows that came from one go to tasks in turn."""
-    hashes = _places(rows)
-    starts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
-    lengths = np.diff(np.append(starts, len(hashes)))
-    turn = np.arange(len(hashes)) - np.repeat(starts, lengths)
-    return ((hashes % np.uint64(tasks)).astype(np.int64) + turn) % tasks
+def _in_rounds(rows: pa.Table, tasks: int) -> Index:
+    """By where each row came from: of as many places one after the other as there are tasks, each
+    goes to another task, in an order that is theirs, so that a filter which leaves every second
+    row leaves no task without."""
+    offsets, sources = (
+        integers(rows.column(name)) if name in rows.column_names else np.zeros(len(rows), np.int64)
+        for name in (OFFSET, SOURCE)
+    )
+    order = hash_keys([pa.array(sources), pa.array(offsets // tasks)], len(offsets))
+    first = offsets % tasks + (order % np.uint64(tasks)).astype(np.int64)
+    return _in_turn(first, _places(rows), tasks)
+
+
+def _by_hash(rows: pa.Table, tasks: int) -> Index:
+    """By a hash of where each row came from."""
+    places = _places(rows)
+    return _in_turn((places % np.uint64(tasks)).astype(np.int64), places, tasks)
+
+
+def _in_turn(first: Index, places: Hashes, tasks: int) -> Index:
+    """Several rows that came from one place go to tasks in turn, from its `first` on."""
+    starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+    lengths = np.diff(np.append(starts, len(places)))
+    turn = np.arange(len(places)) - np.repeat(starts, lengths)
+    return (first + turn) % tasks
 
 
 def _places(rows: pa.Table) -> Hashes:

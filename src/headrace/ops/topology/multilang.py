@@ -1,13 +1,13 @@
-"""Bolts in other languages: the tuples of a task's batch go to a child process and come back.
+"""Bolts in other languages: the tuples of a task go to a child process and come back.
 
-All tuples of a batch are sent as fast as the child takes them, and the batch is done when each is
-acked or failed and the child has answered a heartbeat after that: then nothing that it emitted is
-still under way. Until then nothing counts: if the child dies, hangs or does not keep to the
-protocol it is killed and started again, and the tuples of the batch are sent again.
+The tuples of an epoch are a batch: `multilang_task.py` says what counts of it. One that the child
+has not acked when the batch ends waits as one of a Python bolt does. What is stored is the tuple:
+what the child has emitted for it counts once it is acked, and is emitted again by another child.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import uuid
@@ -21,36 +21,22 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import Duration
-from headrace.errors import PlanError, StepError
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.process.calls_by_key import KeyPass
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
-from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta
+from headrace.ops.topology.bolt import DEFAULT, Bolt, BoltMeta, arm_ticks
 from headrace.ops.topology.groupings import TO
-from headrace.ops.topology.multilang_batch import TupleBatch
 from headrace.ops.topology.multilang_command import Command, command_of, unsent
-from headrace.ops.topology.multilang_json import (
-    Unfitting,
-    cannot_travel,
-    columns_of,
-    rows_as_json,
-)
-from headrace.ops.topology.multilang_process import (
-    LOG,
-    SAID,
-    Child,
-    ChildError,
-    close_children,
-    forget,
-    running,
-    shown,
-)
-from headrace.ops.topology.operator import BoltOperator, BoltSpec
-from headrace.ops.topology.waiting import TupleFailedError
+from headrace.ops.topology.multilang_json import cannot_travel, rows_as_json
+from headrace.ops.topology.multilang_process import close_children
+from headrace.ops.topology.multilang_task import ShellTask, TaskAnswers, TaskRun, TaskTuples
+from headrace.ops.topology.operator import BoltOperator, BoltSpec, TaskBlock
+from headrace.ops.topology.waiting import FAILED, UNACKED, TupleFailedError, Waiting
 from headrace.schema import SchemaLike, schema_of
 
-Emitted = dict[str, tuple[pa.Table, list[int]]]  # by stream: rows, and for which tuple each
+Emitted = dict[str, tuple[pa.Table, list[int]]]  # by stream: rows, and their places
 
 
 class ShellBolt(Bolt):
@@ -61,6 +47,8 @@ class ShellBolt(Bolt):
     added to the few variables that it gets; `cwd` is where it runs, by default where the program
     was built. A process that is silent for `timeout` while it has tuples is taken to hang; it is
     restarted, as one that dies or writes what is not the protocol, `max_restarts` times in a batch.
+    `acks`: it takes tuples in turn, and may ack one only after later ones, in a later batch, or
+    when it gets a tick tuple, which is sent every `tick_every`.
     """
 
     command: Command
@@ -72,10 +60,20 @@ class ShellBolt(Bolt):
         output: SchemaLike = None,
         streams: Mapping[str, SchemaLike] | None = None,
         direct: tuple[str, ...] = (),
+        *,
+        acks: bool = False,
+        tick_every: Duration | None = None,
         **options: Any,
     ) -> Self:
         """Of a class of its own, which declares its streams as other bolts do."""
-        declared = {"output": output, "outputs": dict(streams or {}), "direct": tuple(direct)}
+        declared = {
+            "output": output,
+            "outputs": dict(streams or {}),
+            "direct": tuple(direct),
+            "acks": acks,
+            "tick_every": tick_every,
+            **({} if tick_every is None else {"tick": _sent_elsewhere}),
+        }
         kind: Any = BoltMeta(cls.__name__, (cls,), {**declared, "__module__": __name__})
         one: Self = super().__new__(kind)
         return one
@@ -91,6 +89,8 @@ class ShellBolt(Bolt):
         cwd: str | os.PathLike[str] | None = None,
         timeout: Duration = "30s",
         max_restarts: int = 3,
+        acks: bool = False,
+        tick_every: Duration | None = None,
     ) -> None:
         """See the class."""
         self.command = command_of(command, env, cwd, timeout, max_restarts)
@@ -99,15 +99,23 @@ class ShellBolt(Bolt):
     def __reduce__(self) -> tuple[Any, ...]:
         kind = type(self)
         declared = (kind.output, kind.outputs, kind.direct)
-        return _rebuilt, (declared, self.command, self.owner)
+        more = {"acks": kind.acks, "tick_every": kind.tick_every}
+        return _rebuilt, (declared, more, self.command, self.owner)
 
     def process(self, tup: Any, collector: Any) -> None:
         """Never called: the tuples of a batch go to the process together."""
         raise NotImplementedError
 
 
-def _rebuilt(declared: tuple[Any, Any, Any], command: Command, owner: str) -> ShellBolt:
-    bolt = ShellBolt.__new__(ShellBolt, (), *declared)
+def _sent_elsewhere(self: ShellBolt, collector: Any) -> None:
+    """Never called: a tick is sent to the process."""
+    raise NotImplementedError
+
+
+def _rebuilt(
+    declared: tuple[Any, Any, Any], more: dict[str, Any], command: Command, owner: str
+) -> ShellBolt:
+    bolt = ShellBolt.__new__(ShellBolt, (), *declared, **more)
     bolt.command, bolt.owner = command, owner
     return bolt
 
@@ -163,26 +171,29 @@ class _Answers:
     """What came of the tuples of a block."""
 
     emitted: Emitted = field(default_factory=dict)
+    unacked: list[int] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     error: Exception | None = None
 
     def add(
         self,
         first: int,
-        batch: TupleBatch,
-        tables: Emitted,
+        found: TaskAnswers,
+        firing: int,
         block: RowsByKey,
         inputs: Sequence[pa.Table | None],
     ) -> None:
         """The answers of a task whose first tuple is the `first` of the block."""
-        for place, reason in sorted(batch.failed.items()):
+        for place, reason in sorted(found.failed.items()):
             at = first + place
             row, port = block.arrived(inputs, at), int(block.ports[at])
             self.faults.append(Fault(row, TupleFailedError(reason), port, at))
-        for stream, (rows, places) in tables.items():
-            before, known = self.emitted.get(stream, (rows.slice(0, 0), []))
-            added = [first + place for place in places]
-            self.emitted[stream] = pa.concat_tables([before, rows]), known + added
+        self.unacked += [first + place for place in sorted(found.unacked)]
+        for stream, parts in found.emitted.items():
+            for rows, places in parts:
+                before, known = self.emitted.get(stream, (rows.slice(0, 0), []))
+                known += [first + place if place >= 0 else firing for place in places]
+                self.emitted[stream] = pa.concat_tables([before, rows]), known
 
 
 class ShellBoltOperator(BoltOperator):
@@ -190,6 +201,13 @@ class ShellBoltOperator(BoltOperator):
         super().__init__(spec, place)
         self._inputs = [_visible_names(schema) for schema in place.inputs]
         self._answered = _Answers()
+        every = self._kind.tick_every
+        self._every = 0 if every is None else millis(every)
+
+    def _due(self, step: EpochStep) -> list[Waiting]:
+        """What was not acked in an earlier epoch is sent again, unless its child still has it."""
+        unacked = self._waiting.take_unacked(step) if self._kind.acks else []
+        return unacked + super()._due(step)
 
     def _block(
         self,
@@ -197,46 +215,110 @@ class ShellBoltOperator(BoltOperator):
         by_task: Any,
         block: RowsByKey,
         inputs: Sequence[pa.Table | None],
-        *more: Any,
+        guard: Any,
+        step: EpochStep,
     ) -> Any:
         """The tuples of some tasks, sent once: an error is not looked for call by call."""
-        processed = cache(lambda: self._answers(block, inputs))
+        processed = cache(lambda ticks: self._answers(block, inputs, ticks, step))
 
         def sent(values: Any, call: Any) -> Any:
             return SimpleNamespace(run=partial(self._sent, new_pass(values, call), processed))
 
-        return super()._block(sent, by_task, block, inputs, *more)
+        return super()._block(sent, by_task, block, inputs, guard, step)
 
-    def _sent(self, one: KeyPass, processed: Callable[[], _Answers], *_: Any) -> KeyPass:
-        """A pass over the tuples, which are processed elsewhere."""
-        answers = processed()
+    def _sent(
+        self,
+        one: KeyPass,
+        processed: Callable[[tuple[int, ...]], _Answers],
+        keys: Sequence[int],
+        *_: Any,
+    ) -> KeyPass:
+        """A pass over the tuples, which are processed elsewhere; the ticks that are due, by key."""
+        ticks = tuple(n for n, key in enumerate(keys) if self._every and self._ticks(one, n, key))
+        one.firings += [(key_id, None) for key_id in ticks]
+        answers = processed(ticks)
         if answers.error is not None:
             raise answers.error
         one.faults += answers.faults
         self._answered = answers
         return one
 
+    def _ticks(self, one: KeyPass, key_id: int, key: int) -> bool:
+        """Whether a task ticks after its tuples; not one of an earlier number of tasks."""
+        bolt = self._spec.function
+        due = one.begun(key_id, key, lambda call, timers: arm_ticks(bolt, call, timers))
+        return key in self._numbers and due
+
     def _result(self, done: KeyPass, block: RowsByKey, step: EpochStep) -> Any:
         result = super()._result(done, block, step)
         tables = {
-            stream: block.placed(rows, RowOrigins(places, []), step, self._timed)
+            stream: block.placed(rows, RowOrigins(places, done.firings), step, self._timed)
             for stream, (rows, places) in self._answered.emitted.items()
         }
+        self._blocks[-1].unacked = self._answered.unacked
         return replace(result, out=tables.pop(DEFAULT, None), sides=tables)
 
-    def _answers(self, block: RowsByKey, inputs: Sequence[pa.Table | None]) -> _Answers:
+    def _acks(self, block: TaskBlock, step: EpochStep) -> Iterator[Waiting | None]:
+        """Tuples that the child has not acked: when their time is over they have failed."""
+        for place in block.unacked:
+            one = self._waits(block, place, step)
+            if one.why == UNACKED and one.due <= step.clock:
+                yield self._waiting.timed_out(one, step)
+            else:
+                yield one if one.why == UNACKED else self._waiting.unacked(one, step)
+
+    def _answers(
+        self,
+        block: RowsByKey,
+        inputs: Sequence[pa.Table | None],
+        ticks: tuple[int, ...],
+        step: EpochStep,
+    ) -> _Answers:
         """What came of the tuples of all tasks of a block, or the error that stops the job."""
         texts, answers = self._texts(block, inputs), _Answers()
-        keys, count = block.keys.column(1).to_pylist(), self._spec.tasks
-        tasks = [self._numbers.get(key, key % count) for key in keys]  # of fewer tasks, or more
+        keys = block.keys.column(1).to_pylist()
         try:
-            for first, end, task in zip(block.starts, block.starts[1:], tasks, strict=False):
-                if end > first:
-                    batch, tables = self._run(task, texts[first:end])
-                    answers.add(first, batch, tables, block, inputs)
+            for at, (first, end) in enumerate(itertools.pairwise(block.starts)):
+                if end > first or at in ticks:
+                    tuples = self._tuples(texts, first, end, step, tick=at in ticks)
+                    found = TaskRun(self._task(keys[at]), tuples).answers()
+                    firing = -1 - ticks.index(at) if at in ticks else 0
+                    answers.add(first, found, firing, block, inputs)
         except Exception as error:
             answers.error = error
         return answers
+
+    def _tuples(
+        self, texts: list[str], first: int, end: int, step: EpochStep, *, tick: bool
+    ) -> TaskTuples:
+        """The tuples of a task, and which of them its child may have."""
+        block = self._blocks[-1]
+
+        def identity(place: int) -> tuple[str, int]:
+            one = self._waits(block, first + place, step)
+            return one.id, one.attempt
+
+        again = {p - first: one.why for p, one in sorted(block.again.items()) if first <= p < end}
+        return TaskTuples(
+            texts[first:end],
+            identity,
+            waited=[place for place, why in again.items() if why == UNACKED],
+            failed=[place for place, why in again.items() if why == FAILED],
+            tick=self._every if tick else 0,
+        )
+
+    def _task(self, key: int) -> ShellTask:
+        bolt, spec = self._spec.function, self._spec
+        number = self._numbers.get(key, key % spec.tasks)  # of fewer tasks, or more
+        return ShellTask(
+            f"bolt {spec.component}[{number}]",
+            (bolt.owner, spec.component, number),
+            bolt.command,
+            self._setup(number),
+            self._streams(),
+            frozenset(self._kind.direct),
+            self._kind.acks,
+        )
 
     def _texts(self, block: RowsByKey, inputs: Sequence[pa.Table | None]) -> list[str]:
         """All of a tuple's message but its id, in the order of the calls."""
@@ -253,65 +335,9 @@ class ShellBoltOperator(BoltOperator):
                 texts[place] = f'{head},"tuple":{row}}}'
         return texts
 
-    def _run(self, task: int, texts: list[str]) -> tuple[TupleBatch, Emitted]:
-        """The tuples of a task, sent until a child has processed all of them."""
-        bolt, spec = self._spec.function, self._spec
-        command, who = bolt.command, f"bolt {spec.component}[{task}]"
-        key, failures = (bolt.owner, spec.component, task), 0
-        while True:
-            try:
-                child = running(key, lambda: Child(who, command, self._setup(task)))
-                try:
-                    if child.ids:  # what a new one emits belongs to its first batch
-                        self._take_idle(child)
-                    batch = TupleBatch(child, texts, self._streams(), type(bolt).direct)
-                    batch.run()
-                    self._take_idle(child)
-                    return batch, self._tables(batch)
-                except BaseException as error:
-                    forget(key)
-                    child.kill()
-                    if isinstance(error, Unfitting):
-                        raise ChildError(f"emitted what does not fit: {error}", child) from None
-                    raise
-            except ChildError as error:
-                failures += 1
-                if failures > command.max_restarts:
-                    raise gave_up(who, command, failures, error) from None
-                LOG.warning("%s: %s; restart %d of %d, and its %d tuples are sent again",
-                            who, error, failures, command.max_restarts, len(texts))  # fmt: skip
-
-    def _take_idle(self, child: Child) -> None:
-        """What came between two batches belongs to none: a tuple would be lost in a crash."""
-        for message in child.idle_messages():
-            command = message.get("command")
-            if command in SAID:
-                child.log(message)
-            elif command == "emit":
-                raise StepError(
-                    "HR-TOPOLOGY-044",
-                    f"{child.who} emitted {shown(message.get('tuple'))} after it had acked all of "
-                    "its tuples, which belongs to no batch",
-                    "Emit first, then ack: a batch is done when all of its tuples are acked.",
-                )
-            elif command != "sync":
-                raise child.error(f"sent {shown(message)} when it had no tuples")
-
     def _streams(self) -> dict[str, pa.Schema]:
         default = {} if self._kind.output is None else {DEFAULT: self._schema}
         return {**default, **self._sides}
-
-    def _tables(self, batch: TupleBatch) -> Emitted:
-        """What was emitted to each stream, and for which tuple; refuses what does not fit."""
-        tables = {}
-        for stream, schema in self._streams().items():
-            tuples, anchors, counted = batch.emitted(stream)
-            rows = pa.Table.from_arrays(columns_of(tuples, schema), schema=schema)
-            rows = rows if all(counted) else rows.filter(pa.array(counted, pa.bool_()))
-            places = [at for at, counts in zip(anchors, counted, strict=True) if counts]
-            if places:
-                tables[stream] = rows, places
-        return tables
 
     def _setup(self, task: int) -> dict[str, Any]:
         """What the handshake says, by the names that Storm uses."""
@@ -335,21 +361,11 @@ class ShellBoltOperator(BoltOperator):
             "source->stream->fields": fields,
             "source->stream->grouping": groupings,
         }
-        return {"conf": {"topology.message.timeout.secs": command.timeout / 1_000},
-                "context": context}  # fmt: skip
+        conf = {"topology.message.timeout.secs": command.timeout / 1_000}
+        if self._every:
+            conf["topology.tick.tuple.freq.secs"] = self._every / 1_000
+        return {"conf": conf, "context": context}
 
 
 def _visible_names(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if not name.startswith("__") and name != TO]
-
-
-def gave_up(who: str, command: Command, failures: int, error: ChildError) -> StepError:
-    """It has failed more often than it may."""
-    times = "" if failures == 1 else f" {failures} times in a row; the last time it"
-    said = error.said()
-    lines = "\n".join(["Its standard error ends with:", said]) if said else "It wrote no error."
-    return StepError(
-        "HR-TOPOLOGY-041",
-        f"{who} ({command}){' failed' + times if times else ''} {error}",
-        f"Nothing of the batch is committed. {lines}",
-    )

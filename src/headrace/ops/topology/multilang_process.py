@@ -63,6 +63,15 @@ class ChildError(Exception):
         """The last lines of the child's standard error."""
         return "" if self.child is None else self.child.said()
 
+    def with_last_lines(self, reason: str) -> str:
+        """Why a tuple failed, and what the child said last."""
+        said = self.said()
+        return f"{reason}; its standard error ends with: {said}" if said else reason
+
+
+class SilentError(ChildError):
+    """It has not done anything for its timeout."""
+
 
 class Child:
     """One running program. `who` names it in the log: "bolt split[3]"."""
@@ -70,6 +79,8 @@ class Child:
     def __init__(self, who: str, command: Command, setup: Mapping[str, Any]) -> None:
         _show_log()
         self.who, self.command, self.ids = who, command, 0
+        self.proven = False  # it has survived a tuple
+        self.unsettled: Any = None  # tuples that it has had and not acked, between two batches
         self._received, self._searched = bytearray(), 0  # so far there is no end of a message
         self._whole = deque[bytes]()  # messages that nobody has taken yet
         self.answers = deque[bytes]()  # that it waits for, and goes on waiting for in a next batch
@@ -125,8 +136,9 @@ class Child:
                 LOG.warning("%s: %s", self.who, text)
 
     def said(self) -> str:
-        """The last lines of its standard error."""
-        self._lines.join(_GRACE)
+        """The last lines of its standard error, once it has ended."""
+        if self.exit_code is not None:
+            self._lines.join(_GRACE)
         return "\n".join(self._last)
 
     # messages
@@ -222,7 +234,7 @@ class Child:
             self._process.wait(_GRACE)
         with suppress(ChildError, OSError):
             for message in self.idle_messages():
-                if message.get("command") == "emit":
+                if message.get("command") == "emit" and self.unsettled is None:
                     LOG.error(
                         "%s: emitted %s after its last batch, which belongs to none: it is lost",
                         self.who, shown(message.get("tuple")),
@@ -278,7 +290,8 @@ class Exchange:
             left = self.since + timeout - time.monotonic()
             if left <= 0:
                 quiet = pretty(child.command.timeout)
-                raise child.error(f"hangs: for {quiet} it has not sent {waits_for()}")
+                text = f"hangs: for {quiet} it has not sent {waits_for()}"
+                raise SilentError(text, child)
             ended = child.exit_code is not None  # and perhaps another process holds its output
             readable, writable = child.wait(not (self.sent or child.deaf), left)
             if writable:
@@ -405,6 +418,11 @@ def running(key: tuple[str, str, int], start: Callable[[], Child]) -> Child:
     if key not in children:
         children[key] = start()
     return children[key]
+
+
+def present(key: tuple[str, str, int]) -> Child | None:
+    """The child of a task, if there is one."""
+    return _children().running.get(key)  # type: ignore[no-any-return]
 
 
 def forget(key: tuple[str, str, int]) -> None:

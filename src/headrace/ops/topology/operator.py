@@ -141,12 +141,13 @@ class BoltSpec(ProcessSpec):
 
 
 @dataclass
-class _TaskBlock:
+class TaskBlock:
     """Some tasks of an epoch: their rows, which of them are processed again, and the last pass."""
 
     rows: RowsByKey
     again: Mapping[int, Waiting]
     call: Any = None
+    unacked: Sequence[int] = ()  # by a process elsewhere
 
 
 class BoltOperator(ProcessOperator):
@@ -163,7 +164,7 @@ class BoltOperator(ProcessOperator):
         self._waiting = WaitingTuples(spec.reliability, spec.names, place.timed)
         self._schemas = place.inputs
         self._emitted = {DEFAULT: place.output, **self._sides}
-        self._round, self._blocks = 0, list[_TaskBlock]()
+        self._round, self._blocks = 0, list[TaskBlock]()
         self._replays: Replays
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -172,27 +173,30 @@ class BoltOperator(ProcessOperator):
     def step(self, step: EpochStep) -> None:
         """The tuples of the epoch and those that are due again; at the end of the input these go
         round until none waits: none would be found later."""
-        due = self._waiting.again(self._waiting.take_due(step), step)
-        self._one_round(due, step.inputs, step)
+        self._one_round(self._due(step), step.inputs, step)
         while step.after >= MAX_TIME and (left := self._waiting.take_all(step)):
             again = self._waiting.again(left, step, at_once=True)
             self._one_round(again, [None] * len(step.inputs), step)
         self._waiting.look_ahead(step)
+
+    def _due(self, step: EpochStep) -> list[Waiting]:
+        """Of what waits, the tuples to process now."""
+        return self._waiting.again(self._waiting.take_due(step), step)
 
     def _one_round(
         self, again: list[Waiting], inputs: Sequence[pa.Table | None], step: EpochStep
     ) -> None:
         self._replays = Replays(again, inputs, self._spec.names, self._schemas, step)
         self._blocks = []
-        if self._replays.count:
-            step.counts["replayed"] += self._replays.count
+        if self._replays.failed:
+            step.counts["replayed"] += self._replays.failed
         step.inputs = self._replays.inputs
         super().step(step)
         self._round += 1
 
     def _block(self, new_pass: Any, by_task: Any, block: RowsByKey, *more: Any) -> Any:
         again = self._replays.of(block.ports, block.indexes)
-        self._blocks.append(_TaskBlock(block, again))
+        self._blocks.append(TaskBlock(block, again))
         return super()._block(new_pass, by_task, block, *more)
 
     def _result(self, done: Any, block: RowsByKey, step: EpochStep) -> Any:
@@ -203,13 +207,12 @@ class BoltOperator(ProcessOperator):
         waits: list[Waiting | None] = []
         for part, block in zip(parts, self._blocks, strict=True):
             waits += self._failures(part.faults, block, step)
-            if isinstance(block.call, AckingCollector):
-                waits += self._acks(block.call, block, step)
+            waits += self._acks(block, step)
         super()._store(parts, work, loaded, step)
         self._waiting.put([one for one in waits if one is not None], step)
 
     def _failures(
-        self, faults: list[Fault], block: _TaskBlock, step: EpochStep
+        self, faults: list[Fault], block: TaskBlock, step: EpochStep
     ) -> Iterator[Waiting | None]:
         """The tuples that failed, as they wait; calls without a tuple stay dead letters."""
         failed = [fault for fault in faults if fault.port >= 0]
@@ -217,7 +220,7 @@ class BoltOperator(ProcessOperator):
         for fault in failed:
             yield self._waiting.failed(self._waits(block, fault.place, step), fault.error, step)
 
-    def _waits(self, block: _TaskBlock, place: int, step: EpochStep) -> Waiting:
+    def _waits(self, block: TaskBlock, place: int, step: EpochStep) -> Waiting:
         """The tuple of a call of this round."""
         again = block.again.get(place)
         if again is not None:
@@ -230,11 +233,11 @@ class BoltOperator(ProcessOperator):
     def _epoch_id(self, step: EpochStep) -> str:
         return f"{step.epoch}.{self._round}"
 
-    def _acks(
-        self, call: AckingCollector, block: _TaskBlock, step: EpochStep
-    ) -> Iterator[Waiting | None]:
+    def _acks(self, block: TaskBlock, step: EpochStep) -> Iterator[Waiting | None]:
         """What was acked, failed, and neither."""
-        waiting = self._waiting
+        call, waiting = block.call, self._waiting
+        if not isinstance(call, AckingCollector):
+            return
         for unacked in call.unacked.values():
             waits = replace(self._waits(block, unacked.place, step), held=unacked.held)
             yield waiting.unacked(waits, step)
@@ -276,7 +279,8 @@ class BoltOperator(ProcessOperator):
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """The rows dealt out to the tasks."""
-        rows, tasks = self._spec.groupings[port].deal(rows, self._spec.tasks)
+        spec = self._spec
+        rows, tasks = spec.groupings[port].deal(rows, spec.tasks, stateful=len(spec.state) > 0)
         keys = pa.array(self._keys[tasks])
         rows = rows.append_column(TASK, keys)
         return rows.append_column(HASH, pa.array(hash_keys([keys], len(keys))))

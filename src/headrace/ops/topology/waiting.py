@@ -148,6 +148,12 @@ class WaitingTuples:
         table.expire(step.clock)  # what fails now may be due at this clock again
         return self._take(due, step)
 
+    def take_unacked(self, step: EpochStep) -> list[Waiting]:
+        """Remove what waits to be acked, to process it again now; the others wait on."""
+        table = step.tables[WAITING]
+        found = self._take(table.scan(), step, only=UNACKED) if table.rows_held else []
+        return [one for one in found if self._fits(one, step)]
+
     def take_all(self, step: EpochStep) -> list[Waiting]:
         """Remove all that waits: nothing else will come."""
         if not step.tables[WAITING].rows_held:
@@ -216,10 +222,7 @@ class WaitingTuples:
         later: list[Waiting] = []
         for one in tuples:
             if one.why == UNACKED:
-                limit = "before the end of the input"
-                limit = limit if at_once else f"within {pretty(self._how.timeout)}"
-                error = TupleFailedError(f"neither acked nor failed {limit}")
-                failed = self.failed(one, error, step)
+                failed = self.timed_out(one, step, at_end=at_once)
                 if failed is None:
                     continue
                 one = failed  # noqa: PLW2901
@@ -236,6 +239,12 @@ class WaitingTuples:
         due = self._how.due(step.clock, attempt)
         reason = f"{type(error).__name__}: {error}"
         return Waiting(one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, reason, due)
+
+    def timed_out(self, one: Waiting, step: EpochStep, *, at_end: bool = False) -> Waiting | None:
+        """A tuple that was not acked in time has failed."""
+        limit = f"within {pretty(self._how.timeout)}"
+        limit = "before the end of the input" if at_end else limit
+        return self.failed(one, TupleFailedError(f"neither acked nor failed {limit}"), step)
 
     def unacked(self, one: Waiting, step: EpochStep) -> Waiting:
         one.why, one.due = UNACKED, step.clock + self._how.timeout
@@ -333,6 +342,7 @@ class Replays:
             self._of[port].append(one)
             added[port].append(row)
         self.count = sum(map(len, self._of))
+        self.failed = sum(one.why == FAILED for of in self._of for one in of)
         self.inputs = [
             pa.concat_tables([*([] if old is None else [old]), *new], promote_options="permissive")
             if new
