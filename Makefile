@@ -33,7 +33,7 @@ chaos: ## the long fault suites: kills of driver, JVM, executors; signals while 
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
-MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py
+MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py sources/test_any_bytes.py
 models: ## 500 drawn streams of every feature against its model (hours, no Spark); LARGE=1: 2 M rows on Spark against DuckDB
 ifdef LARGE
 	@$(SPARK) $(BIN)/python -m models $(ARGS)
