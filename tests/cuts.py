@@ -676,7 +676,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "OutputSuite.stops": "how many points the suite tries",
         "OutputSuite.stops_inside": "how many points the suite tries",
         "OutputSuite.crashes_inside": "how much a test tries",
-        "_EVERY": "how much a test tries",
+        "OutputSuite.passings": "how much a test tries",
+        "OutputSuite.rounds": "how much a test tries",
     },
     "testing.strategies": {
         "_SECOND": "ms",
