@@ -8,6 +8,8 @@ request is made under the next number, and whoever comes second looks again.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,7 +41,7 @@ ASKED = "to be replayed"
 class Letters:
     """The dead letters of a job, and what has become of each."""
 
-    rows: pa.Table  # as `LETTER_SCHEMA` has them, with "number": by epoch, then as stored
+    rows: pa.Table  # as `LETTER_SCHEMA` has them, by epoch, with "id" and "number"
     replayed: Mapping[str, int]  # by id: the epoch in which it was sent again
     asked: frozenset[str]  # ids of those that will be
 
@@ -64,6 +66,7 @@ def letters_of(log: EpochLog) -> Letters:
         if column.name not in rows.column_names:  # all are of an earlier version
             rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
     rows = rows.select(LETTER_SCHEMA.names)
+    rows = rows.append_column("id", pa.array(_ids_of(rows), pa.string()))
     rows = rows.append_column("number", pa.array(np.arange(1, rows.num_rows + 1)))
     resends = Resends(log.folder)
     there = {*resends.numbers()}
@@ -71,6 +74,18 @@ def letters_of(log: EpochLog) -> Letters:
     replayed = {id: epoch for n, epoch in done for id in _ids(resends, n)}
     asked = {id for n in resends.waiting(manifest) for id in _ids(resends, n)}
     return Letters(rows, replayed, frozenset(asked))
+
+
+def _ids_of(rows: pa.Table) -> list[str]:
+    """What a letter says, and its number among those of its epoch that say the same: any of these
+    is as good as another."""
+    ids, seen = list[str](), Counter[str]()
+    names = [n for n in LETTER_SCHEMA.names if n not in ("place", "traceback", "at")]
+    for letter in zip(*(rows.column(n).to_pylist() for n in names), strict=True):
+        said = hashlib.blake2b(repr(letter).encode(), digest_size=16).hexdigest()
+        seen[said] += 1
+        ids.append(f"{said}-{seen[said]}")
+    return ids
 
 
 def _ids(resends: Resends, number: int) -> list[str]:
@@ -112,7 +127,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CannotReplay:
     """A letter that cannot be sent again."""
 
     number: int
@@ -128,7 +143,7 @@ class DeadReplay:
     folder: str
     asked: int  # letters that are asked for now; with dry_run, that would be
     waiting: int  # letters of the choice that were asked for before, and wait for the job
-    refused: tuple[Refused, ...]
+    refused: tuple[CannotReplay, ...]
     dry_run: bool = False
     requests: tuple[int, ...] = field(default=(), repr=False)
 
@@ -213,8 +228,7 @@ def ask(log: EpochLog, choice: Choice, program: Program | None, *, dry_run: bool
         waiting = chosen.num_rows - due.num_rows - len(lost) - asked
         while due.num_rows and not dry_run:
             part = due.slice(0, AT_ONCE)
-            stored = part.select(LETTER_SCHEMA.names)
-            if not resends.make(number, stored, manifest, SystemClock().now()):
+            if not resends.make(number, part, manifest, SystemClock().now()):
                 break
             requests.append(number)
             due, number, asked = due.slice(AT_ONCE), number + 1, asked + part.num_rows
@@ -232,14 +246,14 @@ def ask(log: EpochLog, choice: Choice, program: Program | None, *, dry_run: bool
     )
 
 
-def _refused(rows: pa.Table, manifest: Manifest, program: Program | None) -> Iterator[Refused]:
+def _refused(rows: pa.Table, manifest: Manifest, program: Program | None) -> Iterator[CannotReplay]:
     """The letters that cannot be sent again, each with the reason."""
     line, stays = Timelines.of(manifest), manifest.stays().get("None", {})
-    names = ("number", "step", "input", "epoch", "id", "enters", "port", "row")
+    names = ("number", "step", "input", "epoch", "at", "enters", "port", "row")
     for values in zip(*(rows.column(n).to_pylist() for n in names), strict=True):
-        number, step, input, epoch, id, enters, port, row = values
+        number, step, input, epoch, at, enters, port, row = values
         why = ""
-        if id is None:
+        if at is None:
             why = "an earlier version wrote it, and its row is not stored"
         elif row is None and step == input:
             why = "its value did not fit the column when it was read, and only the reason is stored"
@@ -250,4 +264,4 @@ def _refused(rows: pa.Table, manifest: Manifest, program: Program | None) -> Ite
         elif program is not None and enters != input and entrance(program, enters, port) is None:
             why = f"step {enters!r} is not in the program any more"
         if why:
-            yield Refused(number, step, why)
+            yield CannotReplay(number, step, why)

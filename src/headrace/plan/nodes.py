@@ -40,7 +40,6 @@ DEAD_SCHEMA = pa.schema(
 LETTER_SCHEMA = pa.schema(
     [
         *DEAD_SCHEMA,
-        ("id", pa.string()),
         ("at", pa.int64()),  # the clock of its epoch
         ("enters", pa.string()),  # the step at which its row goes in; null if it cannot
         ("port", pa.int32()),

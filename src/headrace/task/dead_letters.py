@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, Site, StepError, is_users
 from headrace.plan.nodes import LETTER_SCHEMA
 from headrace.sources import Source
 from headrace.state.manifest import Split
-from headrace.task.letters import Entry, packed
+from headrace.task.letters import Reentry, packed
 
 _QUOTED = 300  # characters of an error in an example
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -38,11 +38,8 @@ class DeadLetters:
         epoch: Epoch,
         on_error: str,
         sources: Mapping[str, Source] | None = None,
-        unique: str = "",
     ) -> None:
-        """`unique` begins the ids of the letters: no other attempt of any task has it."""
         self._epoch, self._on_error, self._sources = epoch, on_error, sources or {}
-        self._unique = unique
         self._splits = {s.id: s for s in epoch.splits}
         self._letters: list[tuple[Any, ...]] = []
 
@@ -55,7 +52,7 @@ class DeadLetters:
         rows: pa.Table,
         errors: Sequence[BaseException | str],
         raw: Mapping[int, bytes] | None = None,
-        entry: Entry | None = None,
+        entry: Reentry | None = None,
     ) -> None:
         """One letter for each of `rows`; `raw` has the original bytes by offset, if known.
 
@@ -99,9 +96,8 @@ class DeadLetters:
             raise _step_error(step, place, record, error)
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         trace = "" if isinstance(error, str) else user_trace(error)
-        id, at = f"{self._unique}-{len(self._letters)}", self._epoch.clock
-        letter = (*place, step, text, trace, record, self._epoch.number, id, at, *again)
-        self._letters.append(letter)
+        epoch = (self._epoch.number, self._epoch.clock)
+        self._letters.append((*place, step, text, trace, record, *epoch, *again))
 
     def _where(self, split: Split, offset: int | None) -> str | None:
         """The record's place in words; None if the input has no such place."""
@@ -154,7 +150,7 @@ def errors_named_by_step(step: str, written: Site | None) -> Iterator[None]:
         ) from error
 
 
-def _again(entry: Entry | None, count: int) -> Iterable[tuple[Any, ...]]:
+def _again(entry: Reentry | None, count: int) -> Iterable[tuple[Any, ...]]:
     """For each row the step and the port that it enters, and itself; nulls if it cannot."""
     if entry is None:
         return [(None, None, None)] * count

@@ -45,7 +45,7 @@ from headrace.plan.program import Program
 from headrace.sinks import Sink
 from headrace.state.faults import point
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
-from headrace.task.letters import Entry
+from headrace.task.letters import Reentry
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
 
 _FLUSH_ROWS = 1_000_000  # rows buffered for an operator before they are combined and sent
@@ -172,7 +172,7 @@ class Flow:
         step: str | None = None,
     ) -> None:
         """Rows that the node received have failed in it; in one `step` of it, if it is a chain."""
-        entry = Entry(first_of(node).name, index, rows)
+        entry = Reentry(first_of(node).name, index, rows)
         self._bury(step or node.name, rows, [error] * rows.num_rows, entry)
 
     def _bury(
@@ -180,7 +180,7 @@ class Flow:
         step: str,
         rows: pa.Table,
         errors: Sequence[BaseException | str],
-        entry: Entry,
+        entry: Reentry,
     ) -> None:
         self.steps[step]["dead"] += rows.num_rows
         self.fate("dead", rows)
@@ -210,7 +210,7 @@ class Flow:
         bad, reasons = unfit
         added = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
         lost = rows.filter(pa.array(bad))
-        self._bury(node.name, lost.drop_columns(added), reasons, Entry(node.name, index, lost))
+        self._bury(node.name, lost.drop_columns(added), reasons, Reentry(node.name, index, lost))
         return rows.filter(pa.array(~bad))
 
     def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:

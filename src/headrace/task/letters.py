@@ -17,7 +17,7 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of a stream, after its schema and 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Reentry:
     """Where rows that failed go in again, and the rows: nothing behind it has seen them."""
 
     step: str

@@ -49,7 +49,7 @@ from headrace.state.store import SlotState, open_table, store_changes
 from headrace.state.table import KeyedTable, TableSpec
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
 from headrace.task.flow import Flow, Outputs
-from headrace.task.letters import Entry
+from headrace.task.letters import Reentry
 from headrace.task.source_task import finish_dead
 
 
@@ -101,7 +101,7 @@ class _LevelTask:
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
         self._outputs = Outputs(bundle.sinks, epoch, unique)
-        dead = DeadLetters(epoch, program.on_error, bundle.sources, unique)
+        dead = DeadLetters(epoch, program.on_error, bundle.sources)
         self._flow = Flow(program, epoch, self._outputs, dead)
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
@@ -162,7 +162,7 @@ class _LevelTask:
             operator.step(step)
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
-            entry = Entry(node.name, fault.port, fault.row) if fault.port >= 0 else None
+            entry = Reentry(node.name, fault.port, fault.row) if fault.port >= 0 else None
             self._flow.dead.add(node.name, fault.row, [fault.error], entry=entry)
         if step.windows:
             self._flow.steps[node.name].update(step.windows)

@@ -50,7 +50,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     program, epoch = bundle.program, task.epoch
     unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
     outputs = Outputs(bundle.sinks, epoch, unique)
-    dead = DeadLetters(epoch, program.on_error, bundle.sources, unique)
+    dead = DeadLetters(epoch, program.on_error, bundle.sources)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}
     if task.index == 0 and epoch.resent is not None:

@@ -34,7 +34,7 @@ from headrace.sources.columns import conform, fit
 from headrace.sources.contract import MISFIT, RAW
 from headrace.state.manifest import Split
 from headrace.task.flow import Flow
-from headrace.task.letters import Entry
+from headrace.task.letters import Reentry
 from headrace.task.watermark_trackers import Failures, tracker
 
 
@@ -221,7 +221,7 @@ class SplitReader:
         rows = self._with_source(rows)
         self._flow.steps[self._node.name]["dead"] += rows.num_rows
         self._tally.mark("dead", rows)
-        entry = None if stored is None else Entry(self._node.name, 0, self._with_source(stored))
+        entry = None if stored is None else Reentry(self._node.name, 0, self._with_source(stored))
         self._flow.dead.add(self._node.name, rows, reasons, self._flow.raw, entry)
 
     def _with_source(self, rows: pa.Table) -> pa.Table:
