@@ -18,6 +18,8 @@ import headrace as hr
 from headrace.clock import ManualClock
 from headrace.driver import dead_replay
 from headrace.driver.dead_replay import letters_of
+from headrace.epoch import bundle
+from headrace.plan.nodes import DEAD_SCHEMA
 from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
 
@@ -184,6 +186,38 @@ def _second_level(place: Path, fixed: bool) -> hr.Job:
     return job
 
 
+def _lookup(place: Path, fixed: bool) -> hr.Job:
+    def table() -> list[dict[str, Any]]:
+        return [{"k": k, "name": k.upper()} for k in ("ab" if fixed else "a")]
+
+    job = hr.Job("kind")
+    rows = read(place, job)
+    found = rows.lookup(table, on="k", schema="k string, name string", on_missing="dead", name="up")
+    found.select("name", "v").write("collect:", name="out")
+    return job
+
+
+def _session(place: Path, late: bool) -> hr.Job:
+    job = hr.Job("kind")
+    rows = read(place, job, time="v", delay="1ms").key_by("k").window(hr.session(lambda r: r.v))
+    counts = rows.agg(n=hr.count(), name="sessions")
+    counts.select("k", "n").write("collect:", name="out")
+    if late:
+        counts.late.write("collect:", name="late")
+    return job
+
+
+def _transform(place: Path, fixed: bool) -> hr.Job:
+    def whole(table: Any) -> Any:
+        if not fixed and 0 in table["v"].to_pylist():
+            raise ValueError("zero")
+        return table.select(["v"])
+
+    job = hr.Job("kind")
+    read(place, job).transform(whole, output="v bigint", name="whole").write("collect:", name="out")
+    return job
+
+
 KINDS = {
     "map": Kind(_map, [("fails", 1)], [(4.0,), (12.0,)], [(0.0,), (12.0,), (4.0,)]),
     "chain": Kind(_second_of_a_chain, [("fails", 1)], [(12.0,), (4.0,)], [(0.0,), (12.0,), (4.0,)]),
@@ -198,6 +232,10 @@ KINDS = {
     "batches": Kind(_batches, [("fails", 1)], [(1,), (3,)], [(0,), (1,), (3,)]),
     "process": Kind(_process, [("sums", 1)], [(1,), (4,)], [(0,), (1,), (4,)]),
     "fold": Kind(_fold, [("sums", 1)], [(1,), (4,)], [(0,), (1,), (4,)]),
+    "lookup": Kind(_lookup, [("up", 1)], [("A", 1), ("A", 3)], [("A", 1), ("A", 3), ("B", 0)]),
+    "transform": Kind(
+        _transform, [("whole", 0), ("whole", 1), ("whole", 2)], [], [(0,), (1,), (3,)]
+    ),
     "second level": Kind(
         _second_level,
         [("fails", 1)],
@@ -284,7 +322,7 @@ def test_a_result_that_failed_behind_its_step_is_no_record_and_goes_on_too(tmp_p
             return 12 / row.n if row.n > 1 or fixed else 1 // 0
 
         job = hr.Job("results")
-        rows = read(tmp_path, job, "k string, at bigint", time="at", delay="0s")
+        rows = read(tmp_path, job, "k string, at bigint", time="at", delay="1s")
         counts = rows.key_by("k").window(hr.tumbling("1s")).agg(n=hr.count(), name="counts")
         mapped = counts.map(each, schema="value double", name="fails")
         mapped.write("collect:", name="out")
@@ -514,3 +552,38 @@ def test_a_folder_that_is_no_jobs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hr.RunError) as caught:
         hr.replay_dead(tmp_path)
     assert caught.value.code == "HR-DEAD-004"
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_row_whose_session_has_no_gap_fails_again(tmp_path: Path, late: bool) -> None:
+    """Its gap is computed anew, if the row still has the columns that the gap needs."""
+    topic(tmp_path, ROWS)
+    run(_session(tmp_path, late), tmp_path).close()
+    assert dead(tmp_path) == [("sessions", 1)]
+    assert hr.replay_dead(tmp_path / "job").asked == 1
+    run(_session(tmp_path, late), tmp_path).close()
+    (letter,) = letters_of(EpochLog(tmp_path / "job")).open().to_pylist()
+    assert letter["epoch"] == 2 and letter["offset"] == 1
+    if late:
+        assert letter["error"] == "the gap of a session is 0 ms"
+    else:  # the step got the key and the gap only
+        assert letter["error"].endswith("the stored row of step 'sessions' has no column 'v'")
+
+
+def test_letters_of_an_earlier_version_are_named_and_new_ones_beside_them_are_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(tmp_path, ROWS)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(bundle, "LETTER_SCHEMA", DEAD_SCHEMA)
+        run(_map(tmp_path, False), tmp_path).close()
+    (refused,) = hr.replay_dead(tmp_path / "job").refused
+    assert refused.why == "an earlier version wrote it, and its row is not stored"
+
+    topic(tmp_path, ROWS)
+    run(_map(tmp_path, False), tmp_path).close()
+    found = hr.replay_dead(tmp_path / "job")
+    assert found.asked == 1 and [one.number for one in found.refused] == [1]
+    driver = run(_map(tmp_path, True), tmp_path)
+    assert out(driver) == [(0.0,), (12.0,), (12.0,), (4.0,), (4.0,)]
+    assert dead(tmp_path) == [("fails", 1)]

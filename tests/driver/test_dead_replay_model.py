@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.driver import dead_replay
 from headrace.driver.dead_replay import letters_of
 from headrace.state import faults
 from headrace.state.epochs import EpochLog
@@ -105,15 +106,21 @@ class Model:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(EXAMPLES))
-def test_replays_are_exactly_once_whatever_fails_and_crashes(tmp_path: Path, seed: int) -> None:
+def test_replays_are_exactly_once_whatever_fails_and_crashes(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw, model = random.Random(seed), Model()
+    at_once = draw.choice([1, 3, 10_000])  # letters of one request
+    monkeypatch.setattr(dead_replay, "AT_ONCE", at_once)
     topic(tmp_path, [])
     for _ in range(6):
         failing = {step: {v for v in range(8) if draw.random() < 0.3} for step in STEPS}
         fresh = [draw.randrange(8) for _ in range(draw.choice([0, 5, 30]))]
-        asked = [chosen for _ in range(draw.choice([0, 1, 2])) if (chosen := _ask(tmp_path, draw))]
-        for letters in asked:
+        asked = []
+        for _ in range(draw.choice([0, 1, 2])):
+            letters = _ask(tmp_path, draw)
             model.dead.subtract(letters)
+            asked += [letters[i : i + at_once] for i in range(0, len(letters), at_once)]
         topic(tmp_path, [{"id": len(model.values) + i, "v": v} for i, v in enumerate(fresh)])
         model.values += fresh
         driver = _run(tmp_path, failing, draw)
