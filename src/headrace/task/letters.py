@@ -27,13 +27,16 @@ class Reentry:
 
 def packed(rows: pa.Table) -> list[bytes]:
     """Each row as a stream of one batch."""
-    rows = rows.drop_columns([HASH]) if HASH in rows.column_names else rows
-    for place, name in enumerate(rows.column_names):
-        rows = rows.set_column(place, name, plain_column(rows.column(place)))
+    schema = rows.schema
+    if HASH in schema.names or any(pa.types.is_dictionary(kind) for kind in schema.types):
+        names = [n for n in schema.names if n != HASH]
+        columns = [plain_column(rows.column(name)) for name in names]
+        fields = [schema.field(n).with_type(c.type) for n, c in zip(names, columns, strict=True)]
+        rows = pa.Table.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
     head = rows.schema.serialize().to_pybytes()
     return [
         head + batch.slice(at, 1).serialize().to_pybytes() + _END
-        for batch in rows.combine_chunks().to_batches()
+        for batch in rows.to_batches()
         for at in range(batch.num_rows)
     ]
 
