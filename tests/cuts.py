@@ -230,6 +230,10 @@ OTHERS: dict[str, dict[str, str]] = {
         "_FIRST": "rows of a batch, which tests draw",
         "_LEAST": "rows of a batch, which tests draw",
     },
+    "driver.dead_replay": {
+        "AT_ONCE": "drawn in its tests",
+        "_AS_LONG_AS": "patience",
+    },
     "driver.planner": {
         "Pace.target_ms": "the user's",
     },

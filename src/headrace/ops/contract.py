@@ -34,7 +34,7 @@ class Fault:
 
     row: pa.Table  # one row, hidden columns included
     error: BaseException
-    port: int = -1  # the input it came by; -1 for a call without a row
+    port: int = -1  # the input it may come by again; -1 if the step has used it, or has none
     place: int = -1  # the number of its call among those of the block
 
 

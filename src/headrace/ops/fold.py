@@ -292,7 +292,7 @@ class Folder:
                 self._table([value], None)
             except Exception as error:
                 values[code] = before  # the key stays as it was before this row
-                faults.append(Fault(one.rows, error))
+                faults.append(Fault(one.rows, error, 0))
                 continue
             indices.append(i)
             outs.append(value)

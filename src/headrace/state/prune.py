@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.files import TEMPORARY
 from headrace.state.faults import point
+from headrace.state.resends import FOLDER as RESENDS
 from headrace.state.savepoints import FOLDER as SAVEPOINTS
 from headrace.state.savepoints import Pins, Savepoint
 from headrace.state.sealed import named_failures
@@ -101,7 +102,7 @@ class Pruner:
 
     def _temporary(self) -> Iterator[Path]:
         """What a crash left of a sealed file that was not finished."""
-        for name in (".", "epochs", "fence", SAVEPOINTS):
+        for name in (".", "epochs", "fence", SAVEPOINTS, RESENDS):
             yield from (self._folder / name).glob(f"{TEMPORARY}*")
 
     def _remove(self, path: Path, step: str) -> str:
