@@ -52,7 +52,7 @@ corpus: ## ten thousand drawn expressions, as text, against Spark (about half an
 logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
 	@$(READY) $(BIN)/python -m stress $(ARGS)
 
-damage: ## every kind of file of a whole job damaged; a driver stopped at every point (hours)
+damage: ## every kind of file of a whole job damaged, and doctor; a driver stopped at every point (hours)
 	@$(READY) $(BIN)/python -m damage $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?

@@ -6,7 +6,6 @@ Where the job is refused, or readers are, doctor names the file. What it calls w
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from damage.matrix import Case, Moment, Tally, attempt, put
@@ -58,12 +57,6 @@ def judge_whole(moment: Moment, tally: Tally) -> None:
     report = examine_job(moment.world.folder)
     if not report.healthy:
         tally.violations.append(f"{moment.name}, whole: {report}")
-
-
-def copied(moment: Moment, to: Path) -> Path:
-    """The whole world somewhere else."""
-    shutil.copytree(moment.world.root, to)
-    return to
 
 
 def _content(root: Path) -> dict[str, bytes | str]:

@@ -31,6 +31,7 @@ Tell = Callable[[int, int], None]  # files and bytes that were read so far
 
 _LOOKS = 3  # at a job that runs
 _LITTLE, _NOTHING = 100 << 20, 1 << 20  # bytes free
+_ALL, _EFFECTIVE = os.R_OK | os.W_OK | os.X_OK, os.access in os.supports_effective_ids
 _OTHER_VERSION = "this version reads"
 _NEWER = "run the version of Headrace that wrote it"
 
@@ -46,11 +47,11 @@ def examine_job(
     With `program` outputs are opened as it says, which passwords and classes of your own need.
     """
     place = Path(os.path.abspath(folder))
-    report = _look(place, program, file, tell)
+    report = _look(place, program, file, tell, runs=is_running(place))
     for _ in range(_LOOKS - 1):
         if report.healthy or not is_running(place):
             break
-        again = _look(place, program, file, None)
+        again = _look(place, program, file, None, runs=True)
         known = {(f.path, f.harm) for f in report.findings}
         found = tuple(f for f in again.findings if (f.path, f.harm) in known)
         report = replace(again, findings=found, advice=again.advice if found else ())
@@ -132,14 +133,16 @@ def _mend(findings: Sequence[Finding], done: list[str]) -> None:
                 done.append(f"{finding.path}: {finding.repair}")
 
 
-def _look(folder: Path, program: Drafted | None, file: str | None, tell: Tell | None) -> Report:
-    job = JobFacts(folder, Looked(tell))
+def _look(
+    folder: Path, program: Drafted | None, file: str | None, tell: Tell | None, runs: bool = False
+) -> Report:
+    job = JobFacts(folder, Looked(tell), runs)
     found = [*_place(folder), *check_job_files(job)]
     unnamed = any(f.harm and f.path.parent.name in ("epochs", "savepoints") for f in found)
     found += check_state(job)
     found += check_inputs(job)
     found += check_outputs(job, program)
-    found += check_spare(job, all_named=not unnamed, runs=is_running(folder))
+    found += check_spare(job, all_named=not unnamed)
     found = list(map(_of_this_version, _once(found)))
     damage = [f for f in found if f.harm]
     advice = tuple(way_back(job, damage, file))
@@ -173,7 +176,7 @@ def _what(job: JobFacts) -> str:
 def _place(folder: Path) -> Iterator[Finding]:
     """Whether anything can be written there."""
     for place in (folder, *(folder / n for n in ("epochs", "fence", "runs", "staged", "inputs"))):
-        if place.is_dir() and not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        if place.is_dir() and not os.access(place, _ALL, effective_ids=_EFFECTIVE):
             wrong = f"user {os.geteuid()} may not read and write there"
             do = "give the user that runs the job permission"
             yield Finding(place, wrong, "nothing can be committed", starts=False, do=do)

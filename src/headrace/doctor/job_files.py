@@ -34,6 +34,7 @@ class JobFacts:
 
     folder: Path
     look: Looked
+    runs: bool = False  # whether a driver lives that is not us
     log: EpochLog = field(init=False)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     savepoints: dict[str, Savepoint] = field(default_factory=dict)

@@ -95,7 +95,7 @@ def _list(job: JobFacts, path: Path, name: str, at: Mapping[str, Any]) -> Iterat
             wrong = "it is missing"
         yield Finding(path, wrong, means, starts=False, do=_AGAIN, epochs=frozenset(job.manifests))
         return
-    if path.is_file() and (torn := _torn(path)) and job.log.driver() is None:
+    if path.is_file() and (torn := _torn(path)) and not job.runs:
         yield Finding(
             path, f"it ends with {torn} bytes of a line that was not finished",
             "nothing: it never counted, and the next start cuts it off", harm=False,
@@ -163,7 +163,7 @@ def _spark(job: JobFacts, stored: SparkRows, name: str) -> Iterator[Finding]:
             for _ in stored.read((file,), file.start, file.start + file.rows):
                 pass
         except HeadraceError as error:
-            if path.exists() or job.log.driver() is None:
+            if path.exists() or not job.runs:
                 yield Finding(path, wrong_of(path, error), means, starts=False, do=_AGAIN)
 
 

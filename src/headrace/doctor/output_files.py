@@ -174,8 +174,8 @@ class _Chain:
         except (Replaced, OutputError, ValueError, TypeError, KeyError) as error:
             rows = self._folder / f"{part.file}{SPANS_SUFFIX}"
             wrong = irregular(rows) or str(error).splitlines()[0].rpartition("is corrupt: ")[2]
-            means = f"of which epochs the rows of {part.file} are: going back needs it, merging too"
-            yield Finding(rows, wrong, means, starts=starts)
+            means = f"of which epochs the rows of {part.file} are: going back stops, and merging it"
+            yield Finding(rows, wrong, means)
 
 
 def _last_published(job: JobFacts, chain: str) -> int:

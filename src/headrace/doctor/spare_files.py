@@ -23,10 +23,10 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def check_spare(job: JobFacts, *, all_named: bool, runs: bool) -> Iterator[Finding]:
-    """`all_named`: whether all that names files could be read; `runs`: whether a driver lives."""
+def check_spare(job: JobFacts, *, all_named: bool) -> Iterator[Finding]:
+    """`all_named`: whether all that names files could be read."""
     oldest = job.folder / "epochs" / f"{min(job.manifests, default=0):012d}.json"
-    before = oldest.stat().st_mtime_ns if runs and oldest.is_file() else None
+    before = oldest.stat().st_mtime_ns if job.runs and oldest.is_file() else None
     if all_named:
         for path in _unnamed(job):
             yield from _spare(path, before, "no manifest and no savepoint names it")
