@@ -1,5 +1,5 @@
-"""`make damage`: every kind of file of a whole job damaged, and what doctor says of each; two drivers
-stopped at every point.
+"""`make damage`: every kind of file of a whole job damaged, and what doctor says of each; two
+drivers stopped at every point.
 
 Ends by writing what it found to docs/evidence; exits with 1 if anything was wrong.
 """

@@ -93,6 +93,17 @@ def irregular(path: Path) -> str:
     return "it is a folder" if path.is_dir() else "it is missing"
 
 
+def unusable(path: Path) -> str:
+    """Why a file of that name can neither be opened nor made, in words; "" if it can be."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return ""  # also where a link leads nowhere
+    except OSError:
+        pass
+    return irregular(path)
+
+
 def put_away(path: Path) -> None:
     """Remove what is in the place of a file: a file, a link, or a folder that is empty."""
     if path.is_dir() and not path.is_symlink():

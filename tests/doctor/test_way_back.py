@@ -6,13 +6,17 @@ import os
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace.doctor.examine import examine_job, repair_job
+from headrace.state import faults
 from headrace.state.epochs import EpochLog
+from headrace.state.loops import LoopFolder
 from headrace.testing import Driver
 
 ROWS = [{"k": f"k{i % 3}", "v": i} for i in range(24)]
@@ -257,3 +261,54 @@ def test_a_folder_that_may_not_be_written(ran):
         finally:
             os.seteuid(0)
     assert "may not read and write there" in found.wrong and not found.starts
+
+
+def test_after_going_back_all_is_whole(ran):
+    hr.plan_rewind(program(ran), to_epoch=4, keep=["seen"], folder=str(ran / "job")).apply()
+    assert examine_job(ran / "job").findings == ()
+    finish(ran)
+    assert examine_job(ran / "job").findings == ()
+
+
+@pytest.mark.parametrize("point", ["commit.manifest", "manifest.linked", "sink.publish"])
+def test_going_back_that_was_cut_short_is_no_damage(ran, point):
+    class Crash(BaseException):
+        pass
+
+    def crash(name: str) -> None:
+        if name == point:
+            raise Crash
+
+    with suppress(Crash), faults.hooked(crash):
+        hr.plan_rewind(program(ran), to_epoch=4, keep=["seen"], folder=str(ran / "job")).apply()
+
+    assert examine_job(ran / "job").healthy
+    assert repair_job(ran / "job").healthy
+    done = finish(ran)
+    assert done["paid"] == expected()["paid"]
+    assert examine_job(ran / "job").findings == ()
+
+
+def test_a_job_that_was_restored_is_whole(ran):
+    hr.create_savepoint(str(ran / "job"), "good", epoch=3)
+    other = hr.restore_savepoint(str(ran / "job"), "good", job="other", to=str(ran / "other"))
+    assert examine_job(other).findings == ()
+    assert examine_job(ran / "job").findings == ()
+
+    spoil(ran / "job" / "savepoints" / "good.json")
+    (found,) = examine_job(ran / "job").damage
+    assert "savepoint 'good'" in found.means and "savepoint delete" in found.do and found.starts
+    assert finish(ran) == expected()
+
+
+def test_what_goes_round_is_read(ran):
+    loop = LoopFolder(ran / "job", "again")
+    loop.add(2, "1", pa.table({"v": [1, 2]}))
+    loop.add(4, "1", pa.table({"v": [3]}))
+    assert examine_job(ran / "job").findings == ()
+
+    first, second = sorted(loop.path.iterdir())
+    spoil(second)
+    assert [f.path for f in examine_job(ran / "job").damage] == [second]
+    first.unlink()
+    assert "000000000002-" in str(examine_job(ran / "job").damage[0])

@@ -17,7 +17,7 @@ from headrace.doctor.finding import Finding, Looked, Report
 from headrace.doctor.job_files import JobFacts, check_fence, check_job_files
 from headrace.doctor.job_inputs import check_inputs, finding_of
 from headrace.doctor.job_outputs import check_outputs
-from headrace.doctor.job_state import check_state, spans
+from headrace.doctor.job_state import check_state
 from headrace.doctor.spare_files import check_spare
 from headrace.doctor.way_back import way_back
 from headrace.errors import HeadraceError, StateError
@@ -25,6 +25,7 @@ from headrace.files import make_folder, size
 from headrace.log.verify import verify
 from headrace.log.verify_shared import verify_shared
 from headrace.plan.program import Drafted
+from headrace.printed import spans
 from headrace.state.epochs import EpochLog
 
 Tell = Callable[[int, int], None]  # files and bytes that were read so far
@@ -167,7 +168,7 @@ def _of_this_version(finding: Finding) -> Finding:
 
 def _what(job: JobFacts) -> str:
     name = job.newest.job or job.folder.name
-    epochs = f"epochs {spans({*job.manifests})}" if job.manifests else "no epoch yet"
+    epochs = f"epochs {spans(job.manifests)}" if job.manifests else "no epoch yet"
     count = len(job.savepoints)
     savepoints = f", {count} savepoint{'s' if count > 1 else ''}" if count else ""
     return f"job {name} in {job.folder}, {epochs}{savepoints}"

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.doctor.finding import FROM_BACKUP, Finding, Looked
 from headrace.epoch.bundle import DEAD
 from headrace.errors import FencedError, HeadraceError, StateError
-from headrace.files import irregular, put_away
+from headrace.files import irregular, put_away, unusable
 from headrace.sinks import Timelines
 from headrace.sinks.files import chain_of
 from headrace.sinks.ownership import KIND as IDENTITY
@@ -50,6 +50,11 @@ class JobFacts:
     def newest(self) -> Manifest:
         """The newest manifest that is whole, or that of a job without one."""
         return self.manifests[max(self.manifests)] if self.manifests else Manifest()
+
+    @property
+    def going_back(self) -> bool:
+        """Whether a crash has cut going back short: the next start completes it."""
+        return self.newest.rewound is not None and self.published < self.newest.epoch
 
     @property
     def counting(self) -> dict[int, Manifest]:
@@ -121,6 +126,11 @@ def _settled(job: JobFacts, found: list[Finding]) -> Iterator[Finding]:
         path = job.folder / "epochs" / f"{job.published:012d}.json"
         wrong = f"it is missing: epoch {job.published} was published"
         yield Finding(path, wrong, _newest(job.published), starts=False)
+    elif job.published < whole and not job.runs:
+        what = "going back to an earlier epoch" if job.going_back else "publishing the newest epoch"
+        wrong = f"a crash has cut short {what}"
+        means = "nothing: the next start completes it before it reads anything"
+        yield Finding(job.folder / "published", wrong, means, harm=False)
     for one in found:
         (epoch,) = one.epochs
         if one.means:
@@ -159,7 +169,7 @@ def _mark(job: JobFacts) -> Iterator[Finding]:
         job.published = int(sealed.read_sealed(path, "published")["epoch"])
     except (StateError, KeyError, ValueError) as error:
         wrong = wrong_of(path, error) if isinstance(error, StateError) else f"it lacks {error}"
-        broken = wrong != "it is missing" and bool(irregular(path))
+        broken = bool(unusable(path))
         means = (
             "how far publishing has come: a start publishes again what manifests name, which only "
             "outputs at least once (console, webhook, mqtt) show"

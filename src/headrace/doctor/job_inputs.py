@@ -12,7 +12,7 @@ from typing import Any
 from headrace.doctor.finding import FROM_BACKUP, Finding
 from headrace.doctor.job_files import JobFacts, wrong_of
 from headrace.errors import HeadraceError, StateError
-from headrace.files import irregular, put_away
+from headrace.files import irregular, put_away, unusable
 from headrace.log.verify import Flaw, TopicFacts, is_topic, verify
 from headrace.sources import received, spouts, stored_rows
 from headrace.sources.file_splits import split_number
@@ -127,9 +127,9 @@ def _sealed(job: JobFacts, path: Path, kind: str, name: str) -> Iterator[Finding
 def _other(job: JobFacts, path: Path, name: str) -> Iterator[Finding]:
     """Locks, and small files of inputs that say themselves what they are."""
     if path.name in _LOCKS:
-        if irregular(path):
+        if wrong := unusable(path):
             means = f"nothing can be stored for input {name!r}"
-            yield Finding(path, irregular(path), means, starts=False, repair="made again, empty",
+            yield Finding(path, wrong, means, starts=False, repair="made again, empty",
                           mend=partial(put_away, path))  # fmt: skip
         return
     if path.name in (_LIST, _START) or not path.name.endswith(".json"):

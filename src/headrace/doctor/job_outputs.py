@@ -15,7 +15,7 @@ from headrace.inspect.output_epochs import OutputEpochs, opened, outputs
 from headrace.log.verify import is_topic, verify
 from headrace.plan.program import Drafted
 from headrace.sinks import Timelines
-from headrace.sinks.delivered import within
+from headrace.sinks.delivered import StagedSink
 from headrace.sinks.durable import check_bytes
 from headrace.sinks.files import chain_of
 from headrace.state.manifest import Manifest, OutputFacts
@@ -42,7 +42,7 @@ def _output(job: JobFacts, name: str, facts: OutputFacts) -> Iterator[Finding]:
     target = files_target(job.folder, name, job.newest)
     if target is not None:
         own = None if job.identity is None else chain_of(job.identity, facts.id)
-        yield from check_output_files(job, name, target, own, facts.last)
+        yield from check_output_files(job, name, target, own, _due(job, facts))
     elif facts.about.get("kind") == "log":
         yield from _topic(job, name, facts)
 
@@ -50,7 +50,7 @@ def _output(job: JobFacts, name: str, facts: OutputFacts) -> Iterator[Finding]:
 def _topic(job: JobFacts, name: str, facts: OutputFacts) -> Iterator[Finding]:
     """The topic that an output writes to: whole, and with all that was published."""
     folder = Path(facts.place)
-    last = _due(job, name, facts)
+    last = _due(job, facts)
     if not is_topic(folder):
         if last or folder.is_dir():
             means = f"output {name!r} has written rows up to epoch {last} there"
@@ -61,25 +61,27 @@ def _topic(job: JobFacts, name: str, facts: OutputFacts) -> Iterator[Finding]:
         yield finding_of(flaw, f"output {name!r}: {flaw.means}")
     if any(f.harm for f in found.flaws) or job.identity is None:
         return
-    own = f"{job.identity}/{facts.id}"
-    line = Timelines.of(job.newest)
-    if last and found.producers.get(within(own, line.at(last)), 0) < last:
+    sink = opened(str(job.folder), job.newest, name, facts, None)
+    if not isinstance(sink, StagedSink):
+        return
+    held, line = sink.held_of(found.producers), Timelines.of(job.newest)
+    if last and held.own.get(line.at(last), 0) < last:
         means = f"output {name!r} has published epoch {last} there, which the topic does not know"
         wrong = "the topic was deleted, or is an older copy"
         do = f"{FROM_BACKUP}; or let its earlier rows be lost: --drop {name}"
         yield Finding(folder, wrong, means, starts=False, do=do)
-    line = line.plus(job.newest.stays().get(facts.place, {}))
-    held = {t: found.producers.get(within(own, t), 0) for t, _ in line.spans}
-    if line.beyond({t: e for t, e in held.items() if e}):
-        yield _ahead(job, name, max(held.values()))
+    counts = line.plus(job.newest.stays().get(facts.place, {}))
+    if not job.going_back and counts.beyond(held.all):
+        yield _ahead(job, name, held.number)
 
 
-def _due(job: JobFacts, name: str, facts: OutputFacts) -> int:
+def _due(job: JobFacts, facts: OutputFacts) -> int:
     """The last epoch with rows that is known to be published there."""
     for epoch in sorted(job.counting, reverse=True):
         if epoch <= job.published:
-            known = job.manifests[epoch].writes
-            return next((f.last for f in known.values() if f.id == facts.id), 0)
+            manifest = job.manifests[epoch]
+            last = {f.id: f.last for f in manifest.writes.values()}
+            return last.get(facts.id, manifest.last_dead if facts.id == DEAD else 0)
     return 0
 
 
@@ -167,7 +169,8 @@ def _asked(job: JobFacts, program: Drafted | None, hurt: set[str]) -> Iterator[F
             means = "nothing is known of it; pass the job's Python file if it needs a password"
             yield Finding(place, one.note, means, harm=False)
         elif one.note.startswith("it has rows of epochs"):
-            yield _ahead(job, one.name, one.holds or 0)
+            if not job.going_back:
+                yield _ahead(job, one.name, one.holds or 0)
         elif one.note.startswith("it holds nothing after"):
             missing = place / "_commits" if (place / "_commits").is_dir() else place
             wrong = f"it holds nothing after epoch {one.holds}: it was deleted, or is an older copy"

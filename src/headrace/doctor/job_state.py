@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.doctor.finding import Finding
 from headrace.doctor.job_files import JobFacts, wrong_of
 from headrace.errors import HeadraceError
+from headrace.printed import spans
 from headrace.state.loops import FOLDER as LOOPS
 from headrace.state.loops import LoopFolder
 from headrace.state.manifest import Manifest
@@ -108,17 +109,6 @@ def _means(hurt: dict[RunRef, Named], epochs: frozenset[int], savepoints: list[s
 def _step(table: str) -> str:
     step, _, name = table.rpartition("/")
     return f"step {step!r} ({name})"
-
-
-def spans(numbers: frozenset[int] | set[int]) -> str:
-    """Numbers in words: 3 to 5, 7."""
-    found = list[list[int]]()
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in found)
 
 
 # What goes round.

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.files import irregular, put_away
+from headrace.files import irregular, put_away, unusable
 from headrace.log import compaction
 from headrace.log import topic as topics
 from headrace.log.contract import unreadable
@@ -116,7 +116,7 @@ def _first(topic: Topic) -> int:
 
 def _locks(topic: Topic) -> Iterator[Flaw]:
     for path in (topic.write_lock, topic.sync_lock, topic.compact_lock):
-        if (wrong := irregular(path)) and wrong != "it is missing":
+        if wrong := unusable(path):
             means = "nothing can be appended, and no reader can mend the topic's head"
             again = partial(put_away, path)
             yield Flaw(path, wrong, means, True, False, (), "made again, empty", again)
@@ -169,10 +169,12 @@ def _end(topic: Topic, tick: Tick) -> tuple[Head | None, list[Flaw]]:
 
 def _beyond(topic: Topic, head: Head, damage: LogError) -> Iterator[Flaw]:
     """What lies beyond a trusted head cannot be gone on from; what is before it can be read."""
-    path = segment_path(topic.path, head.segment)
-    if not path.is_file() or path.stat().st_size < head.position:
-        return  # of which the check of segments tells
-    yield _refused(path, _wrong(damage), "what was appended last, and not published yet")
+    path, bases = segment_path(topic.path, head.segment), segments(topic.path)
+    if bases and head.segment < bases[0]:
+        wrong = f"it is older than the segments: {path.name}, which it names, is gone"
+        yield _refused(topic.head.path, wrong, "the topic cannot be used")
+    elif path.is_file() and path.stat().st_size >= head.position:  # else the segment says it
+        yield _refused(path, _wrong(damage), "what was appended last, and not published yet")
 
 
 def _new_head(topic: Topic) -> None:
@@ -199,10 +201,14 @@ def _segments(topic: Topic, head: Head, tick: Tick) -> Iterator[Flaw]:
     while place <= head.segment:
         path, following = segment_path(topic.path, place), _after(topic, head, place)
         limit = head.position if place == head.segment else following - place
-        walk = _Walk(topic, place, limit, ends, _ends_at(topic, head, following))
+        until, edge = _ends_at(topic, head, following), place in (head.first, head.segment)
+        walk = _Walk(topic, place, limit, ends, until, edge)
         yield from walk.flaws()
         if path.exists():
             tick(path)
+        elif place == head.first:
+            wrong = f"it names {path.name}, which is not there, or it is an older copy itself"
+            yield _refused(topic.head.path, wrong, "the topic cannot be used")
         yield from _index(topic, walk)
         ends, place = walk.until, following
 
@@ -229,10 +235,17 @@ class _Walk:
     """All blocks of a segment, one after the other."""
 
     def __init__(
-        self, topic: Topic, base: int, limit: int, ends: tuple[int, ...], until: tuple[int, ...]
+        self,
+        topic: Topic,
+        base: int,
+        limit: int,
+        ends: tuple[int, ...],
+        until: tuple[int, ...],
+        edge: bool,
     ) -> None:
         self.topic, self.base, self.limit, self.until = topic, base, limit, until
         self.path, self._ends = segment_path(topic.path, base), list(ends)
+        self._edge = edge
         self.start = 0
         self.blocks = set[tuple[int, int, int]]()  # partition, offset, position
         self.whole = False
@@ -242,10 +255,10 @@ class _Walk:
             snapshot = read_snapshot(self.topic.path, self.base, self.topic.tag)
             view = SegmentView(self.topic.path, self.base, self.topic.tag, self.limit)
         except FileNotFoundError:
-            yield self._flaw(irregular(self.path) or "it is missing")
+            yield self._unusable("it is missing")
             return
         except LogError as error:
-            yield self._flaw(irregular(self.path) or _wrong(error))
+            yield self._unusable(_wrong(error))
             return
         if snapshot.ends != tuple(self._ends):
             yield self._flaw("it does not begin where the one before it ends")
@@ -273,6 +286,11 @@ class _Walk:
         if tuple(self._ends) != tuple(self.until):
             yield self._flaw("it ends with other records than the topic's head says")
         self.whole = True
+
+    def _unusable(self, wrong: str) -> Flaw:
+        """Without the first or the last segment the topic cannot even be opened."""
+        flaw = self._flaw(irregular(self.path) or wrong)
+        return replace(flaw, reads=True, lost=()) if self._edge else flaw
 
     def _flaw(self, wrong: str) -> Flaw:
         """The rest of the segment cannot be read."""
