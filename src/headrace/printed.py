@@ -33,6 +33,11 @@ def spans(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in found)
 
 
+def counted(number: int, what: str) -> str:
+    """So many of something: 1 row, 2 rows."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def texts_of(rows: pa.Table) -> list[tuple[str, ...]]:
     """The values of each row as text."""
     columns = [[text_of(v) for v in column.to_pylist()] for column in rows.columns]

@@ -25,7 +25,7 @@ from headrace.files import make_folder, size
 from headrace.log.verify import verify
 from headrace.log.verify_shared import verify_shared
 from headrace.plan.program import Drafted
-from headrace.printed import spans
+from headrace.printed import counted, spans
 from headrace.state.epochs import EpochLog
 
 Tell = Callable[[int, int], None]  # files and bytes that were read so far
@@ -94,15 +94,15 @@ def examine_topics(places: Sequence[Path], tell: Tell | None = None) -> Report:
     look, found, records = Looked(tell), list[Finding](), 0
     for place in places:
         facts = verify(place, look)
-        found += [finding_of(flaw, flaw.means) for flaw in facts.flaws]
+        found += [replace(finding_of(f, f.means), starts=True) for f in facts.flaws]
         if facts.head is not None:
             records += sum(facts.head.ends) - sum(facts.head.earliest)
     for root in sorted({place.parent for place in places}):
-        found += [finding_of(flaw, flaw.means) for flaw in verify_shared(root, look)]
+        found += [replace(finding_of(f, f.means), starts=True) for f in verify_shared(root, look)]
     names = ", ".join(place.name for place in places[:5])
     more = f" and {len(places) - 5} more" if len(places) > 5 else ""
-    what = f"topic{'s' if len(places) > 1 else ''} {names}{more}, {records:,} records"
-    return Report(what, look.files, look.bytes, tuple(map(_of_this_version, found)))
+    what = f"topic{'s' if len(places) > 1 else ''} {names}{more}, {counted(records, 'record')}"
+    return Report(what, look.files, look.bytes, tuple(map(_of_this_version, found)), of_job=False)
 
 
 def repair_topics(places: Sequence[Path], tell: Tell | None = None) -> Report:
@@ -169,8 +169,7 @@ def _of_this_version(finding: Finding) -> Finding:
 def _what(job: JobFacts) -> str:
     name = job.newest.job or job.folder.name
     epochs = f"epochs {spans(job.manifests)}" if job.manifests else "no epoch yet"
-    count = len(job.savepoints)
-    savepoints = f", {count} savepoint{'s' if count > 1 else ''}" if count else ""
+    savepoints = f", {counted(len(job.savepoints), 'savepoint')}" if job.savepoints else ""
     return f"job {name} in {job.folder}, {epochs}{savepoints}"
 
 

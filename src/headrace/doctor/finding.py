@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.files import size
+from headrace.printed import counted
 
 FROM_BACKUP = "put this file back from a backup"
 
@@ -54,7 +55,7 @@ class Finding:
         yield f"  {self.wrong}"
         yield f"  {self.means}"
         if self.harm and not self.starts:
-            yield "  the job is refused, or stops when it comes to it"
+            yield "  a start is refused, or stops when it comes to it"
         if self.repair:
             yield f"  --repair: it is {self.repair}"
         elif self.harm:
@@ -71,6 +72,7 @@ class Report:
     findings: tuple[Finding, ...]
     advice: tuple[str, ...] = ()  # the way out, where files cannot be put back
     repaired: tuple[str, ...] = ()  # what `--repair` has done
+    of_job: bool = True  # not of topics alone
 
     @property
     def damage(self) -> tuple[Finding, ...]:
@@ -107,7 +109,7 @@ class Report:
     @property
     def lines(self) -> Iterator[str]:
         """Damage first, then notes, then the way out; the verdict last."""
-        yield f"{self.what}: {self.files:,} files read, {size(self.bytes)}"
+        yield f"{self.what}: {counted(self.files, 'file')} read, {size(self.bytes)}"
         for done in self.repaired:
             yield f"repaired: {done}"
         for finding in (*self.damage, *self.notes):
@@ -117,10 +119,11 @@ class Report:
 
     @property
     def _verdict(self) -> str:
-        count = len(self.damage)
-        if not count:
+        if self.healthy:
             return "healthy"
-        what = f"damaged: {count} {'file' if count == 1 else 'files'}"
+        what = f"damaged: {counted(len(self.damage), 'file')}"
+        if not self.of_job:
+            return what
         return f"{what}; the job {'starts all the same' if self.starts else 'does not start so'}"
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.inspect.output_epochs import OutputEpochs, opened, outputs
 from headrace.log.verify import is_topic, verify
 from headrace.plan.program import Drafted
+from headrace.printed import counted
 from headrace.sinks import Timelines
 from headrace.sinks.delivered import StagedSink
 from headrace.sinks.durable import check_bytes
@@ -64,7 +65,10 @@ def _topic(job: JobFacts, name: str, facts: OutputFacts) -> Iterator[Finding]:
     sink = opened(str(job.folder), job.newest, name, facts, None)
     if not isinstance(sink, StagedSink):
         return
-    held, line = sink.held_of(found.producers), Timelines.of(job.newest)
+    try:
+        held, line = sink.held_of(found.producers), Timelines.of(job.newest)
+    except HeadraceError:  # the identity is damaged, which is said elsewhere
+        return
     if last and held.own.get(line.at(last), 0) < last:
         means = f"output {name!r} has published epoch {last} there, which the topic does not know"
         wrong = "the topic was deleted, or is an older copy"
@@ -99,7 +103,7 @@ def _staged_of(
     job: JobFacts, manifest: Manifest, name: str, program: Drafted | None
 ) -> Iterator[Finding]:
     facts = manifest.writes.get(name) or OutputFacts(DEAD, {}, 0)
-    means = f"rows of epoch {manifest.epoch} for output {name!r}, which are not published yet"
+    means = f"of epoch {manifest.epoch} for output {name!r}, which are not published yet"
     try:
         sink = opened(str(job.folder), manifest, name, facts, program)
         for reference in manifest.outputs[name]:
@@ -120,7 +124,7 @@ def _staged_of(
             yield Finding(
                 path,
                 wrong,
-                f"{reference['rows']:,} {means}",
+                f"{counted(reference['rows'], 'row')} {means}",
                 starts=False,
                 epochs=frozenset({e for e in job.manifests if e >= manifest.epoch}),
             )

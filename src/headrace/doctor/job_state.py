@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.doctor.finding import Finding
 from headrace.doctor.job_files import JobFacts, wrong_of
 from headrace.errors import HeadraceError
-from headrace.printed import spans
+from headrace.printed import counted, spans
 from headrace.state.loops import FOLDER as LOOPS
 from headrace.state.loops import LoopFolder
 from headrace.state.manifest import Manifest
@@ -100,10 +100,10 @@ def _means(hurt: dict[RunRef, Named], epochs: frozenset[int], savepoints: list[s
             tables[table] = min(first, lo), max(last, hi)
     listed = [f"{_step(t)}, slots {lo} to {hi - 1}" for t, (lo, hi) in sorted(tables.items())]
     more = f" and {len(listed) - _FEW} more tables" if len(listed) > _FEW else ""
-    of = [f"epochs {spans(epochs)}"] if epochs else []
+    of = [f"epoch{'s' if len(epochs) > 1 else ''} {spans(epochs)}"] if epochs else []
     of += [f"savepoint {name!r}" for name in savepoints]
     rows = sum(ref.rows for ref in hurt)
-    return f"{rows:,} rows of state: {'; '.join(listed[:_FEW])}{more}; of {', '.join(of)}"
+    return f"{counted(rows, 'row')} of state: {'; '.join(listed[:_FEW])}{more}; of {', '.join(of)}"
 
 
 def _step(table: str) -> str:

@@ -14,6 +14,7 @@ from headrace.doctor.job_files import JobFacts, wrong_of
 from headrace.errors import HeadraceError, OutputError
 from headrace.files import irregular, put_away
 from headrace.plan.nodes import DEAD_SCHEMA
+from headrace.printed import counted
 from headrace.sinks import columns
 from headrace.sinks.commits import (
     FOLDER,
@@ -156,7 +157,7 @@ class _Chain:
         what = f"epochs {part.epoch} to {part.last}" if part.last > part.epoch else (
             f"epoch {part.epoch}"
         )  # fmt: skip
-        means = f"{part.rows:,} rows of {what} of {self._who}: readers are refused"
+        means = f"{counted(part.rows, 'row')} of {what} of {self._who}: readers are refused"
         path, starts = self._target / part.place, self._starts
         try:
             path = find(self._target, part)

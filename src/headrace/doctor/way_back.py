@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.doctor.finding import Finding
 from headrace.doctor.job_files import JobFacts
 from headrace.doctor.job_inputs import offsets
+from headrace.printed import counted
 from headrace.sinks import Timelines
 from headrace.state.manifest import Manifest
 
@@ -96,14 +97,14 @@ def _losses(job: JobFacts, target: Manifest) -> Iterator[str]:
             "read", 0
         )
         if rows:
-            yield f"{_INDENT}input {name}: {rows:,} rows are read again, if it still has them"
+            yield f"{_INDENT}input {name}: {counted(rows, 'row')} read again, if still there"
     staying = dict(_staying(job, target.epoch))
     for name in newest.writes:
         rows = newest.rows.get(name, 0) - target.rows.get(name, 0)
         if rows and name in staying:
-            yield f"{_INDENT}output {name}: {rows:,} rows stay there, and come a second time"
+            yield f"{_INDENT}output {name}: {counted(rows, 'row')} stay there, and come again"
         elif rows:
-            yield f"{_INDENT}output {name}: {rows:,} rows are taken back, or come again"
+            yield f"{_INDENT}output {name}: {counted(rows, 'row')} taken back, or printed again"
 
 
 def _staying(job: JobFacts, epoch: int) -> Iterator[tuple[str, str]]:
