@@ -10,7 +10,7 @@ from pathlib import Path
 
 from damage.matrix import Case, Moment, Tally, attempt, put
 from headrace.doctor.examine import examine_job, repair_job
-from headrace.doctor.finding import Report
+from headrace.doctor.finding import Diagnosis
 from headrace.errors import HeadraceError
 
 
@@ -43,7 +43,7 @@ def judge_doctor(moment: Moment, case: Case, tally: Tally) -> None:
             tally.violations.append(f"{case}: the job starts, and doctor says not: {report}")
 
 
-def _repaired(moment: Moment, case: Case, tally: Tally) -> Report | None:
+def _repaired(moment: Moment, case: Case, tally: Tally) -> Diagnosis | None:
     try:
         return repair_job(moment.world.folder)
     except HeadraceError as error:

@@ -19,7 +19,7 @@ from headrace.files import size
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
-    from headrace.doctor.finding import Report
+    from headrace.doctor.finding import Diagnosis
 
 _EVERY = 1.0  # seconds between two lines of progress
 _DAMAGED, _UNUSABLE = 1, 2
@@ -79,7 +79,7 @@ def _report(
     repair: bool,
     job: str | None,
     folder: str | None,
-) -> Report:
+) -> Diagnosis:
     from headrace.doctor import examine  # slow to import, and help needs none of it
 
     tell = _progress()

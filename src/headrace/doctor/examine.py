@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.doctor.finding import Finding, Looked, Report
+from headrace.doctor.finding import Diagnosis, Finding, Looked
 from headrace.doctor.job_files import JobFacts, check_fence, check_job_files
 from headrace.doctor.job_inputs import check_inputs, finding_of
 from headrace.doctor.job_outputs import check_outputs
@@ -42,7 +42,7 @@ def examine_job(
     program: Drafted | None = None,
     file: str | None = None,
     tell: Tell | None = None,
-) -> Report:
+) -> Diagnosis:
     """What is wrong with the job in `folder`; `file` is the name of the program's file.
 
     With `program` outputs are opened as it says, which passwords and classes of your own need.
@@ -64,7 +64,7 @@ def repair_job(
     program: Drafted | None = None,
     file: str | None = None,
     tell: Tell | None = None,
-) -> Report:
+) -> Diagnosis:
     """Repair what is provably right; what is found afterwards, and what was done."""
     place = Path(os.path.abspath(folder))
     log, done = EpochLog(place), list[str]()
@@ -89,7 +89,7 @@ def repair_job(
         log.release()
 
 
-def examine_topics(places: Sequence[Path], tell: Tell | None = None) -> Report:
+def examine_topics(places: Sequence[Path], tell: Tell | None = None) -> Diagnosis:
     """What is wrong with topics of the embedded log, and with what they share."""
     look, found, records = Looked(tell), list[Finding](), 0
     for place in places:
@@ -102,10 +102,12 @@ def examine_topics(places: Sequence[Path], tell: Tell | None = None) -> Report:
     names = ", ".join(place.name for place in places[:5])
     more = f" and {len(places) - 5} more" if len(places) > 5 else ""
     what = f"topic{'s' if len(places) > 1 else ''} {names}{more}, {counted(records, 'record')}"
-    return Report(what, look.files, look.bytes, tuple(map(_of_this_version, found)), of_job=False)
+    return Diagnosis(
+        what, look.files, look.bytes, tuple(map(_of_this_version, found)), of_job=False
+    )
 
 
-def repair_topics(places: Sequence[Path], tell: Tell | None = None) -> Report:
+def repair_topics(places: Sequence[Path], tell: Tell | None = None) -> Diagnosis:
     """Repair what is provably right; what is found afterwards, and what was done."""
     done, report = list[str](), examine_topics(places, tell)
     _mend(report.findings, done)
@@ -136,7 +138,7 @@ def _mend(findings: Sequence[Finding], done: list[str]) -> None:
 
 def _look(
     folder: Path, program: Drafted | None, file: str | None, tell: Tell | None, runs: bool = False
-) -> Report:
+) -> Diagnosis:
     job = JobFacts(folder, Looked(tell), runs)
     found = [*_place(folder), *check_job_files(job)]
     unnamed = any(f.harm and f.path.parent.name in ("epochs", "savepoints") for f in found)
@@ -147,7 +149,7 @@ def _look(
     found = list(map(_of_this_version, _once(found)))
     damage = [f for f in found if f.harm]
     advice = tuple(way_back(job, damage, file))
-    return Report(_what(job), job.look.files, job.look.bytes, tuple(found), advice)
+    return Diagnosis(_what(job), job.look.files, job.look.bytes, tuple(found), advice)
 
 
 def _once(found: Sequence[Finding]) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Diagnosis:
     """What was looked at, and everything that was found."""
 
     what: str  # what was looked at, in words

@@ -13,7 +13,7 @@ from headrace.doctor.finding import FROM_BACKUP, Finding
 from headrace.doctor.job_files import JobFacts, wrong_of
 from headrace.errors import HeadraceError, StateError
 from headrace.files import irregular, put_away, unusable
-from headrace.log.verify import Flaw, TopicFacts, is_topic, verify
+from headrace.log.verify import Flaw, VerifiedTopic, is_topic, verify
 from headrace.sources import received, spouts, stored_rows
 from headrace.sources.file_splits import split_number
 from headrace.sources.listing import Listing
@@ -170,7 +170,9 @@ def _spark(job: JobFacts, stored: SparkRows, name: str) -> Iterator[Finding]:
 # Topics.
 
 
-def read_findings(job: JobFacts, facts: TopicFacts, name: str, do: str = "") -> Iterator[Finding]:
+def read_findings(
+    job: JobFacts, facts: VerifiedTopic, name: str, do: str = ""
+) -> Iterator[Finding]:
     """What is wrong with a topic that an input reads, and which epochs need what is lost."""
     for flaw in facts.flaws:
         needed = frozenset(e for e, m in job.manifests.items() if _needs(flaw, offsets(m, name)))
@@ -215,7 +217,7 @@ def _log(job: JobFacts, name: str, about: Mapping[str, Any]) -> Iterator[Finding
     yield from _reached(job, facts, name)
 
 
-def _reached(job: JobFacts, facts: TopicFacts, name: str) -> Iterator[Finding]:
+def _reached(job: JobFacts, facts: VerifiedTopic, name: str) -> Iterator[Finding]:
     """What the job has read of a topic, or has still to read, must be there."""
     if facts.head is None or facts.topic is None or any(f.harm for f in facts.flaws):
         return

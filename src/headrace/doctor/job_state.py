@@ -24,7 +24,7 @@ _FEW = 3  # tables that a finding lists
 
 
 @dataclass(slots=True)
-class Named:
+class NamedBy:
     """Who names a block of a file of state."""
 
     tables: dict[str, tuple[int, int]] = field(default_factory=dict)  # and for which slots
@@ -34,7 +34,7 @@ class Named:
 
 def check_state(job: JobFacts) -> Iterator[Finding]:
     """Each file once, whoever names it."""
-    named = dict[str, dict[RunRef, Named]]()
+    named = dict[str, dict[RunRef, NamedBy]]()
     for epoch, manifest in job.manifests.items():
         for ref, one in _named(named, manifest):
             one.epochs.add(epoch)
@@ -48,20 +48,20 @@ def check_state(job: JobFacts) -> Iterator[Finding]:
 
 
 def _named(
-    named: dict[str, dict[RunRef, Named]], manifest: Manifest
-) -> Iterator[tuple[RunRef, Named]]:
+    named: dict[str, dict[RunRef, NamedBy]], manifest: Manifest
+) -> Iterator[tuple[RunRef, NamedBy]]:
     for table, stored in manifest.state.items():
         for segment in SlotState.from_json(dict(stored)).segments:
             for ref in segment.refs:
-                one = named.setdefault(ref.file, {}).setdefault(ref, Named())
+                one = named.setdefault(ref.file, {}).setdefault(ref, NamedBy())
                 lo, hi = one.tables.get(table, (segment.lo, segment.hi))
                 one.tables[table] = min(lo, segment.lo), max(hi, segment.hi)
                 yield ref, one
 
 
-def _file(job: JobFacts, path: Path, blocks: dict[RunRef, Named]) -> Iterator[Finding]:
+def _file(job: JobFacts, path: Path, blocks: dict[RunRef, NamedBy]) -> Iterator[Finding]:
     job.look(path)
-    cache, wrong, hurt = RunCache(job.folder), "", dict[RunRef, Named]()
+    cache, wrong, hurt = RunCache(job.folder), "", dict[RunRef, NamedBy]()
     for ref, one in sorted(blocks.items(), key=lambda item: item[0].offset):
         try:
             rows = cache.raw(ref).num_rows
@@ -83,7 +83,7 @@ def _file(job: JobFacts, path: Path, blocks: dict[RunRef, Named]) -> Iterator[Fi
     )  # fmt: skip
 
 
-def _cleared_away(job: JobFacts, path: Path, hurt: dict[RunRef, Named]) -> bool:
+def _cleared_away(job: JobFacts, path: Path, hurt: dict[RunRef, NamedBy]) -> bool:
     """Whether the job runs, and has no use for the file any more."""
     if path.exists() or path.is_symlink():
         return False
@@ -92,7 +92,7 @@ def _cleared_away(job: JobFacts, path: Path, hurt: dict[RunRef, Named]) -> bool:
     return not names and not any(one.epochs & there for one in hurt.values())
 
 
-def _means(hurt: dict[RunRef, Named], epochs: frozenset[int], savepoints: list[str]) -> str:
+def _means(hurt: dict[RunRef, NamedBy], epochs: frozenset[int], savepoints: list[str]) -> str:
     tables = dict[str, tuple[int, int]]()
     for one in hurt.values():
         for table, (lo, hi) in one.tables.items():

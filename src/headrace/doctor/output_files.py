@@ -58,14 +58,14 @@ def _chains(
 ) -> Iterator[Finding]:
     commits = Commits(target)
     for chain in commits.chains():
-        yield from _Chain(job, name, target, chain, chain == own).findings()
+        yield from _RecordChain(job, name, target, chain, chain == own).findings()
     if own is not None and own not in commits.chains() and last:
         path = target / FOLDER / f"{last:012d}.{own}.json"
         means = f"output {name!r} has published rows up to epoch {last}, and has no record of them"
         yield Finding(path, "it is missing, as all records of the output are", means, starts=False)
 
 
-class _Chain:
+class _RecordChain:
     """The records of one output, and what they name."""
 
     def __init__(self, job: JobFacts, name: str, target: Path, chain: str, own: bool) -> None:

@@ -57,7 +57,7 @@ class Flaw:
 
 
 @dataclass(slots=True)
-class TopicFacts:
+class VerifiedTopic:
     """A topic as its files show it."""
 
     path: Path
@@ -74,9 +74,9 @@ def is_topic(folder: Path) -> bool:
     return folder.is_dir() and (folder / "head").exists() and bool(segments(folder))
 
 
-def verify(folder: Path, tick: Tick) -> TopicFacts:
+def verify(folder: Path, tick: Tick) -> VerifiedTopic:
     """All that is to be known of the topic in `folder`; changes nothing."""
-    facts = TopicFacts(folder)
+    facts = VerifiedTopic(folder)
     try:
         facts.topic = topics.load(folder)
     except LogError as error:
@@ -202,7 +202,7 @@ def _segments(topic: Topic, head: Head, tick: Tick) -> Iterator[Flaw]:
         path, following = segment_path(topic.path, place), _after(topic, head, place)
         limit = head.position if place == head.segment else following - place
         until, edge = _ends_at(topic, head, following), place in (head.first, head.segment)
-        walk = _Walk(topic, place, limit, ends, until, edge)
+        walk = _SegmentWalk(topic, place, limit, ends, until, edge)
         yield from walk.flaws()
         if path.exists():
             tick(path)
@@ -231,7 +231,7 @@ def _ends_at(topic: Topic, head: Head, base: int) -> tuple[int, ...]:
     return head.ends
 
 
-class _Walk:
+class _SegmentWalk:
     """All blocks of a segment, one after the other."""
 
     def __init__(
@@ -305,7 +305,7 @@ class _Walk:
         return Flaw(self.path, wrong, f"{', '.join(texts)} cannot be read", True, lost=lost)
 
 
-def _index(topic: Topic, walk: _Walk) -> Iterator[Flaw]:
+def _index(topic: Topic, walk: _SegmentWalk) -> Iterator[Flaw]:
     path = index_path(topic.path, walk.base)
     wrong = irregular(path)
     if wrong == "it is missing" or not walk.whole:
