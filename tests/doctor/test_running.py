@@ -55,6 +55,11 @@ def test_a_job_that_runs_is_not_repaired(tmp_path):
     with pytest.raises(hr.StateError, match="is running") as refused:
         repair_job(tmp_path / "job")
     assert refused.value.code == "HR-DOCTOR-001"
+    (fence,) = (tmp_path / "job" / "fence").iterdir()
+    spoil(fence)
+    with pytest.raises(hr.StateError, match="is running"):
+        repair_job(tmp_path / "job")
+    assert driver.epoch() is not None
     driver.close()
     assert repair_job(tmp_path / "job").healthy
 

@@ -67,15 +67,15 @@ def repair_job(
 ) -> Diagnosis:
     """Repair what is provably right; what is found afterwards, and what was done."""
     place = Path(os.path.abspath(folder))
-    log, done = EpochLog(place), list[str]()
-    _mend(list(check_fence(JobFacts(place, Looked()))), done)
-    if (driver := log.driver()) is not None:
+    if is_running(place):
         raise StateError(
             "HR-DOCTOR-001",
-            f"the job in {str(place)!r} is running: {driver} drives it",
+            f"the job in {str(place)!r} is running: a driver that lives has the folder",
             "Stop it first (headrace stop); without --repair doctor only looks, also at a job "
             "that runs.",
         )
+    log, done = EpochLog(place), list[str]()
+    _mend(list(check_fence(JobFacts(place, Looked()))), done)
     make_folder(place / "fence")
     log.take_fence()
     try:
@@ -119,8 +119,8 @@ def repair_topics(places: Sequence[Path], tell: Tell | None = None) -> Diagnosis
 def is_running(folder: Path) -> bool:
     """Whether a driver lives; one that cannot be told of counts as none."""
     try:
-        return EpochLog(folder).driver() is not None
-    except (HeadraceError, KeyError):
+        return EpochLog(folder).is_held()
+    except HeadraceError:
         return False
 
 
