@@ -52,7 +52,7 @@ corpus: ## ten thousand drawn expressions, as text, against Spark (about half an
 logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
 	@$(READY) $(BIN)/python -m stress $(ARGS)
 
-damage: ## every kind of file of a whole job damaged; a driver stopped at every point (hours); OUTPUTS=1: of each output
+damage: ## every kind of file of a whole job damaged, and doctor; a driver stopped at every point (hours); OUTPUTS=1: of each output
 ifdef OUTPUTS
 	@$(READY) env HEADRACE_LONG=1 $(BIN)/python -m pytest tests/sinks/test_contract.py tests/sinks/test_going_back.py $(ARGS)
 else

@@ -48,6 +48,15 @@ class TestEveryOutput(OutputSuite):
             nothing_is_left_over(place / "out")
 
 
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_a_staged_file_is_where_the_output_says(name, tmp_path):
+    sink = EVERY[name](tmp_path).open()
+    sink.open()
+    for reference in stage(sink, 1):
+        place = sink.staged_at(reference)
+        assert place is not None and place.stat().st_size == reference["bytes"]
+
+
 def test_exactly_once_is_what_the_kinds_say_that_are_tested_for_it(exact):
     assert exact.open().guarantee == EXACTLY_ONCE
 
