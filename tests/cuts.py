@@ -583,6 +583,20 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.looked": {
         "ENDLESS_ROWS": "rows shown",
     },
+    "doctor.examine": {
+        "_LITTLE": "bytes free",
+        "_LOOKS": "patience",
+        "_NOTHING": "bytes free",
+    },
+    "doctor.job_state": {
+        "_FEW": "names shown",
+    },
+    "doctor.output_files": {
+        "_TRIES": "patience",
+    },
+    "cli.doctor": {
+        "_UNUSABLE": "an exit code",
+    },
     "state.deliveries": {
         "_MOST": "epochs shown",
     },

@@ -19,8 +19,10 @@ from headrace.sinks.files import chain_of
 from headrace.sinks.ownership import KIND as IDENTITY
 from headrace.sinks.ownership import Identity
 from headrace.state import sealed
+from headrace.state.deliveries import BEGUN
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
+from headrace.state.resends import Resends
 from headrace.state.savepoints import Savepoint, SavepointFolder
 
 SET_ASIDE = ".damaged"  # what --repair adds to the name of a manifest that nothing needs
@@ -72,6 +74,7 @@ def check_job_files(job: JobFacts) -> Iterator[Finding]:
     yield from check_fence(job)
     yield from _identity(job)
     yield from _savepoints(job)
+    yield from _asked(job)
 
 
 def wrong_of(path: Path, error: HeadraceError) -> str:
@@ -300,3 +303,37 @@ def _savepoints(job: JobFacts) -> Iterator[Finding]:
             do = f"{FROM_BACKUP}, or give it up: headrace savepoint delete {job.folder} {name}"
             yield Finding(path, wrong_of(path, error), means, do=do,
                           savepoints=frozenset({name}))  # fmt: skip
+
+
+# What has begun to be delivered, and what is to be sent again.
+
+
+def _asked(job: JobFacts) -> Iterator[Finding]:
+    mark = job.folder / BEGUN
+    if mark.exists() or mark.is_symlink():
+        job.look(mark)
+        try:
+            _ = sealed.read_sealed(mark, BEGUN)["outputs"]
+        except (StateError, KeyError) as error:
+            wrong = wrong_of(mark, error) if isinstance(error, StateError) else f"it lacks {error}"
+            do = (
+                f"{FROM_BACKUP}, or remove it: what is not known to be published counts as "
+                "delivered then, and its rows may be missing at outputs at most once"
+            )
+            means = "which deliveries have begun, of outputs that are at most once"
+            yield Finding(mark, wrong, means, starts=False, do=do)
+    resends = Resends(job.folder)
+    waiting = {*resends.numbers()} - {number for number, _ in job.newest.resent or ()}
+    for number in resends.numbers():
+        path = resends.path(number)
+        job.look(path)
+        try:
+            resends.read(number)
+        except HeadraceError as error:
+            due = number in waiting
+            means = (
+                "which dead letters are to be replayed"
+                if due
+                else "which dead letters were replayed: `headrace dead` cannot list any"
+            )
+            yield Finding(path, wrong_of(path, error), means, starts=not due)

@@ -14,12 +14,14 @@ from pathlib import Path
 from headrace.doctor.finding import Finding
 from headrace.doctor.job_files import SET_ASIDE, JobFacts
 from headrace.files import TEMPORARY, size
+from headrace.state.deliveries import BEGUN
 from headrace.state.prune import RUNS, STAGED, files_in, strings_in
+from headrace.state.resends import FOLDER as RESENDS
 from headrace.state.savepoints import FOLDER as SAVEPOINTS
 
 _KNOWN = {
     "job.json", "epochs", "fence", "published", "outputs", RUNS, STAGED, "inputs", SAVEPOINTS,
-    "loops", "dead", "collect", "standstill.json", "stop", "drain",
+    "loops", "dead", "collect", BEGUN, RESENDS, "standstill.json", "stop", "drain",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.state import sealed
 from headrace.state.faults import point
 
-_BEGUN = "begun"
+BEGUN = "begun"
 _MOST = 20  # epochs that are remembered as not delivered again, the newest
 
 
@@ -24,7 +24,7 @@ class BegunMark:
     """The file, read once and written by one driver at a time."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._path = Path(folder) / _BEGUN
+        self._path = Path(folder) / BEGUN
         self._outputs: dict[str, dict[str, Any]] | None = None
 
     @property
@@ -71,9 +71,9 @@ class BegunMark:
 
     def _read(self) -> Mapping[str, dict[str, Any]]:
         if self._outputs is None:
-            self._outputs = sealed.read_sealed(self._path, _BEGUN)["outputs"]
+            self._outputs = sealed.read_sealed(self._path, BEGUN)["outputs"]
         return self._outputs
 
     def _write(self, outputs: dict[str, dict[str, Any]]) -> None:
-        sealed.replace_sealed_durably(self._path, _BEGUN, {"outputs": outputs})
+        sealed.replace_sealed_durably(self._path, BEGUN, {"outputs": outputs})
         self._outputs = outputs

@@ -60,7 +60,7 @@ class Resends:
             writer.write_table(letters)
         text = base64.b64encode(stream.getvalue().to_pybytes()).decode()
         content = {"timeline": manifest.timeline, "asked": now, "letters": text}
-        return sealed.create_sealed(self._path(number), _KIND, content)
+        return sealed.create_sealed(self.path(number), _KIND, content)
 
     def _timeline(self, number: int) -> str:
         if number not in self._timelines:
@@ -68,9 +68,9 @@ class Resends:
         return self._timelines[number]
 
     def _content(self, number: int) -> dict[str, Any]:
-        return sealed.read_sealed(self._path(number), _KIND)
+        return sealed.read_sealed(self.path(number), _KIND)
 
-    def _path(self, number: int) -> Path:
+    def path(self, number: int) -> Path:
         return self._folder / f"{number:012d}.json"
 
 
