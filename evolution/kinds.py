@@ -19,6 +19,7 @@ class Kind:
     emits: str = ROWS
     column: bool = False  # it goes by `column`
     aggs: bool = False  # it has named aggregates
+    stores_rows: bool = False  # of which they are computed
     length: str = ""  # what another length is; empty if it has none
     how: str = ""  # what another `how` is; empty if it has none
 
@@ -64,9 +65,10 @@ KINDS: dict[str, Kind] = {
     "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
-    "last_rows": _window(aggs=True, order=True, length=""),
+    "last_rows": _window(aggs=True, stores_rows=True, order=True, length=""),
     "evicted": _window(order=True, length=""),
-    "ticks": _window(aggs=True, order=True), "lately": _window(aggs=True, order=True),
+    "ticks": _window(aggs=True, stores_rows=True, order=True),
+    "lately": _window(aggs=True, stores_rows=True, order=True),
     "delta": _window(aggs=True, order=True, length="", column=True),
     "until": _window(aggs=True, order=True, length=""),
     # joins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from evolution.model import Emitted, Life, Row, aggregated, key_of
+from evolution.model import Emitted, Life, Row, Seen, aggregated, key_of
 from evolution.model_joins import pairs
 from evolution.spec import Step
 
@@ -31,11 +31,11 @@ class Arriving:
     """A step that decides row by row; `held` is its state by key."""
 
     def __init__(self, step: Step) -> None:
-        self.step, self.held = step, dict[Any, Any]()
+        self.step, self.held, self.starts = step, dict[Any, Any](), 0
 
     def begin(self, step: Step) -> None:
         """With another start the value that was added may be gone, or new."""
-        self.step = step
+        self.step, self.starts = step, self.starts + 1
         if step.kind == "process" and not step.more:
             self.held = {key: (*held[:2], 0) for key, held in self.held.items()}
 
@@ -60,7 +60,7 @@ class Arriving:
         return [(row["id"], {"a": 1, "b": 2}.get(row["k"], -1), 0)]
 
     def _agg(self, row: Row, key: str, time: str) -> Numbers:
-        self.held.setdefault(key, []).append(row)
+        self.held.setdefault(key, []).append(Seen(row, row[time], key, self.starts - 1))
         one, two = aggregated(self.held[key], self.step)
         return [(row["id"], one, two)]
 

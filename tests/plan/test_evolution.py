@@ -85,10 +85,6 @@ REFUSED = {
         ),
         "the aggregate 's' is new",
     ),
-    "aggregate gone": (
-        lambda s: s.key_by("area").window(tumbling("5s")).agg(n=count()),
-        "the aggregate 'c' is gone",
-    ),
     "another aggregate": (
         lambda s: s.key_by("area").window(tumbling("5s")).agg(c=sum("celsius"), n=count()),
         "the aggregate 'c' was mean",

@@ -197,6 +197,11 @@ class Spec(ABC):
         return False
 
     @property
+    def stores_partials(self) -> bool:
+        """Whether its aggregates are stored as partials, to which others can be added."""
+        return False
+
+    @property
     def runs_user_code(self) -> bool:
         """Whether user code runs before rows travel, where each row may fail alone."""
         return False

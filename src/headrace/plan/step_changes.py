@@ -25,6 +25,12 @@ from headrace.ops.process.migration import (
 from headrace.ops.process.operator import ProcessSpec, life_of
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.window.aligned import Window
+from headrace.plan.aggregate_changes import (
+    AGGREGATES,
+    aggregate_parts,
+    aggregate_refusals,
+    words,
+)
 from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import FROM
 from headrace.schema import ddl_type
@@ -48,9 +54,13 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         regrouped = node.what.regrouped(was, new)
         held = held_differences(was, new)
         return "; ".join([*key, *regrouped, *held, *([refused] if refused else [])])
+    aggregates = list[str]()
+    if old["kind"] == kind and node.what.aggregates:
+        aggregates = aggregate_refusals([*aggregate_parts(node, was, new)])
+        was = {**was, AGGREGATES: new[AGGREGATES]}
     if was == _itself(new):
-        return ""
-    changes = list(_differences(was, new))
+        return "; ".join(aggregates)
+    changes = [*_differences(was, new), *aggregates]
     if windows and not changes:
         return firing_difference(node, was)
     return "; ".join(changes) or _some_change(node)
@@ -68,7 +78,7 @@ def _itself(shape: Shape) -> dict[str, Any]:
 
 def _differences(old: Shape, new: Shape) -> Iterator[str]:
     if old.get("key") != new.get("key"):
-        yield f"its key was {_list(old.get('key'))} and is {_list(new.get('key'))}"
+        yield f"its key was {words(old.get('key'))} and is {words(new.get('key'))}"
     if old.get("by") != new.get("by"):
         was, now = (s.get("by", "event") for s in (old, new))
         yield f"it went by {was} time and goes by {now} time"
@@ -79,7 +89,7 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
         yield from row_differences(old, new)
     for part in ("aggregates", "values"):
         was, now = _entries(old, part), _entries(new, part)
-        yield from _entry_differences(f"the {part[:-1]}", "", was, now, _list)
+        yield from _entry_differences(f"the {part[:-1]}", "", was, now, words)
         yield from ordering(f"its {part}", was, now)
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
@@ -135,14 +145,6 @@ def _held(now: Any) -> str:
 def _setting(name: str, value: Any) -> str:
     is_duration = name in ("within", "per", "period") and isinstance(value, int)
     return pretty(value) if is_duration else "none" if value is None else str(value)
-
-
-def _list(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return " ".join(f"{name}={setting}" for name, setting in value.items())
-    return " ".join(_list(v) for v in value or ()) or "nothing"
 
 
 # What changed about the windows of a step.
@@ -297,7 +299,7 @@ def held_differences(old: Shape, new: Shape) -> Iterator[str]:
         return
     before, after = ([name for name, _ in shape[HELD_ROWS]] for shape in (old, new))
     if before != after:
-        yield f"it holds rows of {_list(before)}, and its inputs are {_list(after)}"
+        yield f"it holds rows of {words(before)}, and its inputs are {words(after)}"
         return
     for (name, columns_before), (_, columns_now) in zip(
         old[HELD_ROWS], new[HELD_ROWS], strict=True

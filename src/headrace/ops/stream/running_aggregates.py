@@ -49,6 +49,7 @@ class RunningAggregates(Spec):
     kind = "rolling"
     keys_by_name = True
     endless = True
+    stores_partials = True
 
     @property
     def by_event_time(self) -> bool:
