@@ -50,7 +50,7 @@ from headrace.plan.step_changes import correction, differences, misnamed, refusa
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
-    "Change", "Comparison", "compare", "describe", "fingerprint", "shape",
+    "Change", "Comparison", "compare", "compare_programs", "describe", "fingerprint", "shape",
 ]  # fmt: skip
 
 Facts = Mapping[str, Any]  # what a manifest says of one step
@@ -93,6 +93,20 @@ def compare(
         *output_changes(program.outputs(), described(outputs), writes or {}),
     ]
     return Comparison(tuple(changes))
+
+
+def compare_programs(before: Program, after: Program) -> Comparison:
+    """Compare two programs as if the one had run and the other were to continue.
+
+    Inputs and outputs are compared as they are written: nothing is opened.
+    """
+    return compare(
+        after,
+        describe(before),
+        {node.name: _now(node, {}) for node in before.sources()},
+        {node.name: _now(node, {}) for node in before.outputs()},
+        {node.name: node.operator().version for node in after.stateful()},
+    )
 
 
 class _Steps:
