@@ -328,7 +328,7 @@ def _seen(s: Step, sides: list[hr.Stream], time: str) -> Built:
 
 
 def _limit(s: Step, sides: list[hr.Stream], time: str) -> Built:
-    return sides[0].key_by(*s.keys).limit(3, unbounded=True, **_named(s)), _WHOLE
+    return sides[0].key_by(*s.keys).limit(s.length, unbounded=True, **_named(s)), _WHOLE
 
 
 def _top(s: Step, sides: list[hr.Stream], time: str) -> Built:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evolution.kinds import JOINS, OPEN, REFUSED
+from evolution.kinds import ANY_LENGTH, JOINS, OPEN, REFUSED, SHORTER
 from evolution.places import BOUNDED
 from evolution.spec import Branch, Input, Output, Step, Version
 
@@ -111,7 +111,7 @@ def _alike(
         yield REFUSED, f"step {new.name}: column"
     yield from _aggregates(old, new, after)
     if old.of.length and old.length != new.length:
-        yield old.of.length, f"step {new.name}: length"
+        yield _other_length(old, new), f"step {new.name}: length"
     if old.of.how and old.how != new.how:
         yield _other_how(old, new), f"step {new.name}: how"
     if lost_value(old, new) and not _dropped(f"{new.name}.m", after):
@@ -164,6 +164,12 @@ def _inputs_alike(
         for i in new.inputs:
             if after.input(i).time != before.input(moves[i]).time:
                 yield REFUSED, f"step {new.name}: time"
+
+
+def _other_length(old: Step, new: Step) -> str:
+    if old.of.length == SHORTER:
+        return STARTS if new.length < old.length else REFUSED
+    return STARTS if old.of.length == ANY_LENGTH else old.of.length
 
 
 def _other_how(old: Step, new: Step) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 ROWS, TIME, NET = "rows", "time", "net"  # when results come: with a row; with time; as changes
 REFUSED, OPEN = "refused", "open"
+SHORTER = "shorter"  # a longer one is refused
+ANY_LENGTH = "any"
 HOWS = ("inner", "left", "full")
 
 
@@ -47,9 +49,9 @@ KINDS: dict[str, Kind] = {
     "ordered": Kind(timed=True, emits=TIME, length=OPEN),
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
     # row by row, and boards
-    "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
+    "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=SHORTER),
     "throttle": Kind(timed=True, length=OPEN), "seen": Kind(timed=True, length=OPEN),
-    "limit": Kind(timed=True),
+    "limit": Kind(timed=True, length=ANY_LENGTH),
     "top": Kind(timed=True, order=False, emits=NET, column=True),
     "components": Kind(timed=True, order=False, emits=NET),
     "degrees": Kind(timed=True, order=False, emits=NET),
@@ -72,7 +74,7 @@ KINDS: dict[str, Kind] = {
     "delta": _window(aggs=True, order=True, length="", column=True),
     "until": _window(aggs=True, order=True, length=""),
     # joins
-    "join": Kind(2, 2, timed=True, order=False, length=OPEN),
+    "join": Kind(2, 2, timed=True, order=False, length=SHORTER),
     "outer": _join(), "join_all": _join(3, how=REFUSED), "in_window": _join(length=REFUSED),
     "cogroup": _join(length=REFUSED, how=""), "latest": _join(length=""),
     "tables": _join(emits=NET, length="", how=REFUSED),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evolution.kinds import ANY_LENGTH, SHORTER
 from evolution.model import DELAY, END, NOW, Segment
 from evolution.places import BOUNDED, PARTITIONS, partition_of
 from evolution.spec import Input, Step, Version
@@ -78,7 +79,8 @@ def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
 
 def _settings(step: Step) -> tuple[object, ...]:
     """What may change, and whose results then depend on when something was over."""
-    return step.length, step.column if step.kind == "reduced" else ""
+    length = 0 if step.of.length in (SHORTER, ANY_LENGTH) else step.length
+    return length, step.column if step.kind == "reduced" else ""
 
 
 def _in_time(step: Step) -> bool:

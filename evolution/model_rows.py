@@ -97,8 +97,11 @@ class Arriving:
         return self._none(row, key, time)
 
     def _limit(self, row: Row, key: str, time: str) -> Numbers:
-        self.held[key] = self.held.get(key, 0) + 1
-        return self._none(row, key, time) if self.held[key] <= 3 else []
+        passed = self.held.get(key, 0)
+        if passed >= self.step.length:
+            return []
+        self.held[key] = passed + 1
+        return self._none(row, key, time)
 
     def _throttle(self, row: Row, key: str, time: str) -> Numbers:
         period = row[time] // (self.step.length * 1000)

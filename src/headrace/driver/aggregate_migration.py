@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 
 from headrace.arrays import Column
-from headrace.driver.rewritten_runs import State, rewritten
+from headrace.driver.rewritten_runs import State, fitted, rewritten
 from headrace.ops.agg.named import part_names
 from headrace.plan.aggregate_changes import AGGREGATES, aggregate_sources
 from headrace.plan.nodes import Stateful
@@ -31,13 +31,15 @@ def migrated_aggregates(
         return state
     tables = {table_key(node.name, spec.name): spec for spec in node.operator().tables()}
     return state | {
-        table: rewritten(state[table], spec, partial(_fitted, node, old, spec), writer, cache)
+        table: rewritten(
+            state[table], partial(fitted, spec, partial(_changed, node, old, spec)), writer, cache
+        )
         for table, spec in tables.items()
         if table in state
     }
 
 
-def _fitted(node: Stateful, old: StepFacts, spec: TableSpec, run: pa.Table) -> pa.Table:
+def _changed(node: Stateful, old: StepFacts, spec: TableSpec, run: pa.Table) -> pa.Table:
     """A run of one table, with the columns that the table has now."""
     columns: dict[str, Column] = {}
     sources = aggregate_sources(node, old.shape or {})

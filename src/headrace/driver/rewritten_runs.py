@@ -12,28 +12,47 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.chunk import TIME
+from headrace.clock import MIN_TIME
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.spec import TableSpec
-from headrace.state.store import SlotState
+from headrace.state.store import Segment, SlotState
 
 State = dict[str, Any]
 
 
 def rewritten(
     state: Mapping[str, Any],
-    spec: TableSpec,
     change: Callable[[pa.Table], pa.Table],
     writer: RunWriter,
     cache: RunCache,
+    *,
+    living: bool = False,
 ) -> dict[str, Any]:
-    """Each run once, changed, under the same slots."""
-    before, rewritten = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
-    for ref in (r for s in before.segments for r in s.refs):
-        if ref not in rewritten:
-            rows = change(cache.raw(ref)).select(spec.run.names).cast(spec.run)
-            rewritten[ref] = writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
-    segments = (
-        replace(s, refs=tuple(m for r in s.refs if (m := rewritten[r]) is not None))
-        for s in before.segments
-    )
-    return SlotState(tuple(segments)).to_json()
+    """Each run once, changed, under the same slots.
+
+    `living`: times change, so rows that are dead by the time they had leave first.
+    """
+    before, done = SlotState.from_json(dict(state)), dict[tuple[RunRef, int], RunRef | None]()
+
+    def anew(ref: RunRef, floor: int) -> RunRef | None:
+        if (ref, floor) not in done:
+            rows = cache.raw(ref)
+            if living:
+                rows = rows.filter(pa.array(rows.column(TIME).to_numpy() >= floor))
+            rows = change(rows)
+            done[ref, floor] = writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
+        return done[ref, floor]
+
+    def one(segment: Segment) -> Segment:
+        floor = segment.floor if living else MIN_TIME
+        refs = (anew(ref, floor) for ref in segment.refs)
+        there = tuple(ref for ref in refs if ref is not None)
+        return replace(segment, refs=there, floor=MIN_TIME if living else segment.floor)
+
+    return SlotState(tuple(map(one, before.segments))).to_json()
+
+
+def fitted(spec: TableSpec, change: Callable[[pa.Table], pa.Table], run: pa.Table) -> pa.Table:
+    """A changed run, in the columns that its table has now."""
+    return change(run).select(spec.run.names).cast(spec.run)

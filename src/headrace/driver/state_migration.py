@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
 from headrace.driver.aggregate_migration import migrated_aggregates
-from headrace.driver.rewritten_runs import State, rewritten
+from headrace.driver.rewritten_runs import State, fitted, rewritten
+from headrace.driver.setting_migration import migrated_settings
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.key_state import EXPIRY, VALUES, stamp_of
 from headrace.ops.process.migration import refitted, start_column
@@ -50,6 +51,7 @@ def migrate_state(
         old = ops.get(node.name)
         if old is None:
             continue
+        state = migrated_settings(node, old, state, writer, cache)
         if node.what.aggregates:
             state = migrated_aggregates(node, old, state, writer, cache)
         if not isinstance(node.what, ProcessSpec):
@@ -80,7 +82,7 @@ def migrate_waiting(
         if names or untimed:
             spec = next(s for s in node.operator().tables() if s.name == WAITING)
             change = partial(moved, names=names, untimed=untimed)
-            state[table] = rewritten(state[table], spec, change, writer, cache)
+            state[table] = rewritten(state[table], partial(fitted, spec, change), writer, cache)
     writer.close()
     return state
 
@@ -135,7 +137,7 @@ class _Migration:
     def _rewritten(
         self, state: Mapping[str, Any], spec: TableSpec, change: Callable[[pa.Table], pa.Table]
     ) -> dict[str, Any]:
-        return rewritten(state, spec, change, self._writer, self._cache)
+        return rewritten(state, partial(fitted, spec, change), self._writer, self._cache)
 
     def _row_values(self, run: pa.Table) -> pa.Table:
         rows = run.select([n for n in run.column_names if n == HASH or n in self._key_names()])

@@ -89,6 +89,7 @@ class RunningFold(FoldSpec):
     folding: Folding
 
     at_rest = "Fold"
+    widens_keys = True
     kind = "fold"
     endless = True
     by_event_time = False

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from headrace.ops.process.migration import MigratedPart
 from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.aggregate_changes import (
     aggregate_parts,
@@ -45,6 +44,7 @@ from headrace.plan.origin_changes import (
     unnamed_hint,
 )
 from headrace.plan.program import Program
+from headrace.plan.setting_changes import setting_parts, unsure_settings
 from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
 from headrace.plan.step_changes import correction, differences, misnamed, refusals, value_parts
 
@@ -199,6 +199,7 @@ class _Steps:
         return (
             chain_difference(*origin, self._renames)
             or unsure_aggregates(node, old["shape"], new["shape"])
+            or unsure_settings(node, old["shape"], new["shape"])
             or confusable(new, self._facts.values(), old, self._ops.values())
         )
 
@@ -239,14 +240,14 @@ def _refused(node: Stateful, old: Facts, because: str) -> Change:
 
 
 def _values(node: Stateful, old: Facts) -> Iterator[Change]:
-    """What becomes of the values of a process function, or of aggregates, that are not the same."""
+    """What becomes of values, aggregates, keys and settings that are not the same."""
     if "shape" not in old or old["kind"] != node.what.at_rest:
         return
-    parts = list[MigratedPart]()
+    parts = [*setting_parts(node, old["shape"], shape(node))]
     if isinstance(node.what, ProcessSpec):
-        parts = [*value_parts(node.what, old["shape"])]
+        parts += value_parts(node.what, old["shape"])
     elif node.what.aggregates:
-        parts = [*aggregate_parts(node, old["shape"], shape(node))]
+        parts += aggregate_parts(node, old["shape"], shape(node))
     for part in parts:
         name = f"{node.name}.{part.path}"
         hint = f"Consent to losing it with {consent(name)}, or put it back."

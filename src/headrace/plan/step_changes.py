@@ -14,6 +14,7 @@ from headrace.ddl import read_type
 from headrace.ops.contract import Spec
 from headrace.ops.process.held_rows import HELD_ROWS
 from headrace.ops.process.migration import (
+    CHANGED,
     DROPPED,
     NEW,
     REFUSED,
@@ -32,6 +33,7 @@ from headrace.plan.aggregate_changes import (
     words,
 )
 from headrace.plan.nodes import Stateful
+from headrace.plan.setting_changes import as_now
 from headrace.plan.shapes import FROM
 from headrace.schema import ddl_type
 
@@ -48,6 +50,8 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if "shape" not in old:
         return _some_change(node)
     was = _itself(old["shape"])
+    if old["kind"] == kind:
+        was = as_now(node, was, new)
     if isinstance(node.what, ProcessSpec):
         key = _differences({"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
@@ -127,12 +131,32 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
         if (kind, name) == ("top", "holds"):
             yield _held(after)
             continue
-        if isinstance(before, dict | list) or isinstance(after, dict | list):
+        if kind in _FORGETTING and name == "within" and _longer(before, after):
+            yield _forgotten(before, after)
+        elif isinstance(before, dict | list) or isinstance(after, dict | list):
             yield f"{name!r} of this {kind} changed"
         else:
             yield f"{name!r} of this {kind} was {_setting(name, before)} and is " + _setting(
                 name, after
             )
+
+
+_FORGETTING = ("deduplicate", "join")
+
+
+def _longer(before: Any, after: Any) -> bool:
+    """Whether rows would be needed that the shorter time, or the narrower bounds, have let go."""
+    if isinstance(before, list):
+        return bool(after[0] < before[0] or before[1] < after[1])
+    return before is not None and (after is None or before < after)
+
+
+def _forgotten(before: Any, after: Any) -> str:
+    was, now = (
+        " to ".join(map(pretty, w)) if isinstance(w, list) else _setting("within", w)
+        for w in (before, after)
+    )
+    return f"its within was {was} and is {now}: what was over by that is gone"
 
 
 def _held(now: Any) -> str:
@@ -260,7 +284,6 @@ def _value(described: list[str]) -> str:
 # `driver/state_migration.py`.
 
 
-CHANGED = "changed"
 _LIVES = {"": "no ttl", "event": "a ttl by event time", "clock": "a ttl by the clock"}
 ON_TIMER = "on_timer"
 

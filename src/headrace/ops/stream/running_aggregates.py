@@ -50,6 +50,7 @@ class RunningAggregates(Spec):
     keys_by_name = True
     endless = True
     stores_partials = True
+    widens_keys = True
 
     @property
     def by_event_time(self) -> bool:

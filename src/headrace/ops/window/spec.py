@@ -77,6 +77,7 @@ class WindowSpec(Spec):
     kind = "window"
     keys_by_name = True
     has_late = True
+    widens_keys = True
 
     @property
     def needs_time(self) -> bool:
