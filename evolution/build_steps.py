@@ -209,8 +209,17 @@ def _agg(s: Step, sides: list[hr.Stream], time: str) -> Built:
 
 def _fold(s: Step, sides: list[hr.Stream], time: str) -> Built:
     keyed = sides[0].key_by(*s.keys)
-    folded = keyed.fold(0, lambda total, row: total + row.id, unbounded=True, **_named(s))
-    return folded, ("value", "0", "0")
+    if s.more:
+        folded = keyed.fold({"total": 0, "m": 0}, _both, schema="total bigint, m bigint",
+                            unbounded=True, **_named(s))  # fmt: skip
+        return folded, ("total", "m", "0")
+    folded = keyed.fold({"total": 0}, lambda so_far, row: {"total": so_far["total"] + row.id},
+                        schema="total bigint", unbounded=True, **_named(s))  # fmt: skip
+    return folded, ("total", "0", "0")
+
+
+def _both(so_far: Any, row: Any) -> Any:
+    return {"total": so_far["total"] + row.id, "m": max(so_far["m"], row.x)}
 
 
 def _reducer(s: Step) -> Callable[[Any, Any], Any]:

@@ -8,7 +8,7 @@ from evolution.changes_aggregates import AGGREGATES
 from evolution.changes_edges import EDGES
 from evolution.changing import Change, anyone, consented, restep, with_
 from evolution.draw import Drawer
-from evolution.kinds import KINDS, PROCESS, STATEFUL, hows
+from evolution.kinds import KINDS, PROCESS, STATEFUL, VALUED, hows
 from evolution.spec import KEYS, WHERES, Branch, Version
 
 
@@ -115,8 +115,8 @@ def other_how(d: Drawer, version: Version) -> Version | None:
 
 
 def other_values(d: Drawer, version: Version) -> Version | None:
-    """A value of a process function comes, or goes."""
-    fit = [n for n, b in enumerate(version.branches) if b.step.kind == "process"]
+    """A value of a process function, or a field of a fold, comes or goes."""
+    fit = [n for n, b in enumerate(version.branches) if b.step.kind in VALUED]
     if not fit:
         return None
     n = d.random.choice(fit)

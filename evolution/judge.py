@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evolution.kinds import ANY_LENGTH, JOINS, OPEN, REFUSED, SHORTER
+from evolution.kinds import ANY_LENGTH, JOINS, OPEN, REFUSED, SHORTER, VALUED
 from evolution.places import BOUNDED
 from evolution.spec import Branch, Input, Output, Step, Version
 
@@ -180,7 +180,7 @@ def _other_how(old: Step, new: Step) -> str:
 
 
 def lost_value(old: Step, new: Step) -> bool:
-    return old.kind == new.kind == "process" and old.more and not new.more
+    return old.kind == new.kind and old.kind in VALUED and old.more and not new.more
 
 
 def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:

@@ -83,6 +83,7 @@ KINDS: dict[str, Kind] = {
 
 STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
 PROCESS = ("process", "mapped", "updated", "connect", "timers")  # their state is declared values
+VALUED = ("process", "fold")  # with values, or a record, that may change
 JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
 BY_ORDER = ("first", "last", "max_by", "min_by", "collect")  # of rows by event time
 SKETCHES = ("approx_count_distinct", "approx_quantile")  # exact, of so few values

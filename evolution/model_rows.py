@@ -38,6 +38,8 @@ class Arriving:
         self.step, self.starts = step, self.starts + 1
         if step.kind == "process" and not step.more:
             self.held = {key: (*held[:2], 0) for key, held in self.held.items()}
+        if step.kind == "fold" and not step.more:
+            self.held = {key: (total, 0) for key, (total, _) in self.held.items()}
 
     def __call__(self, row: Row, time: str, side: int) -> Numbers:
         if self.step.kind == "connect":
@@ -65,8 +67,10 @@ class Arriving:
         return [(row["id"], one, two)]
 
     def _fold(self, row: Row, key: str, time: str) -> Numbers:
-        self.held[key] = self.held.get(key, 0) + row["id"]
-        return [(self.held[key], 0, 0)]
+        total, most = self.held.get(key, (0, 0))
+        most = max(most, row["x"]) if self.step.more else 0
+        self.held[key] = total + row["id"], most
+        return [(*self.held[key], 0)]
 
     def _reduce(self, row: Row, key: str, time: str) -> Numbers:
         before, column = self.held.get(key), self.step.column

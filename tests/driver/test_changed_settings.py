@@ -66,13 +66,16 @@ KEYED: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def days(place: Path, build: Callable[[int, Any], Any], kinds: tuple[str, ...]) -> Counter[Any]:
+def days(
+    place: Path, build: Callable[[int, Any], Any], kinds: tuple[str, ...], drop: Any = ((),) * 3
+) -> Counter[Any]:
     """The rows day by day, each under its version; the input's key is of its kind."""
     (place / "in").mkdir(parents=True)
     for day, kind in enumerate(kinds):
         text = "".join(json.dumps(row) + "\n" for row in ROWS if row["day"] == day)
         (place / "in" / f"{day}.json").write_text(text)
-        driver(place, build, day, kind, "end" if day == len(kinds) - 1 else None).drain()
+        until = "end" if day == len(kinds) - 1 else None
+        driver(place, build, day, kind, until, drop[day]).drain()
     return Counter(
         tuple(sorted(row.items(), key=str))
         for day in range(len(kinds))
@@ -89,9 +92,15 @@ def job(place: Path, build: Callable[[int, Any], Any], day: int, kind: str) -> h
 
 
 def driver(
-    place: Path, build: Callable[[int, Any], Any], day: int, kind: str, until: str | None
+    place: Path,
+    build: Callable[[int, Any], Any],
+    day: int,
+    kind: str,
+    until: str | None,
+    drop: Any = (),
 ) -> Driver:
-    return Driver(job(place, build, day, kind), place / "job", until=until, max_batch=13)
+    made = job(place, build, day, kind)
+    return Driver(made, place / "job", until=until, max_batch=13, drop=drop)
 
 
 @pytest.mark.parametrize("kind", KEYED)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
-from headrace.driver.rewritten_runs import State, rewritten
+from headrace.driver.rewritten_runs import State, fitted, rewritten
+from headrace.ops.fold import FoldSpec
 from headrace.ops.tables import with_column
+from headrace.plan.fold_changes import is_other_fold
 from headrace.plan.nodes import Stateful
 from headrace.plan.setting_changes import changed_settings, wider_keys
 from headrace.plan.shapes import shape
@@ -28,12 +31,16 @@ def migrated_settings(
         return state
     new = shape(node)
     wider, changed = wider_keys(node, old.shape, new), changed_settings(node, old.shape, new)
+    folded = is_other_fold(node, old.shape, new)
     for spec in node.operator().tables():
         table = table_key(node.name, spec.name)
         if table not in state:
             continue
         if wider:
             state = state | {table: rewritten(state[table], partial(_widened, spec), writer, cache)}
+        if folded:
+            change = partial(fitted, spec, partial(_folded, node))
+            state = state | {table: rewritten(state[table], change, writer, cache)}
         if changed and spec.timed:
             recut = partial(_recut, node, spec)
             state = state | {table: rewritten(state[table], recut, writer, cache, living=True)}
@@ -45,6 +52,17 @@ def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
     for field in spec.key:
         if run.schema.field(field.name).type != field.type:
             run = with_column(run, field.name, run.column(field.name).cast(field.type))
+    return run
+
+
+def _folded(node: Stateful, run: pa.Table) -> pa.Table:
+    """With what the zero has in the fields that are new."""
+    assert isinstance(node.what, FoldSpec)
+    start = node.what.folding.start()
+    for name in start.column_names:
+        if name not in run.column_names:
+            place = pa.array(np.zeros(run.num_rows, np.int64))
+            run = run.append_column(name, start.column(name).take(place))
     return run
 
 

@@ -1,4 +1,4 @@
-"""What may be another over the same state: wider keys, and settings that a step knows to change.
+"""What may be another over the same state: wider keys, a fold's record, settings that steps know.
 
 What is stored is rewritten by `driver/setting_migration.py` where it has to be.
 """
@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from headrace.ddl import read_type
 from headrace.ops.process.migration import CHANGED, WIDENED, MigratedPart, widens
+from headrace.plan.fold_changes import VALUES, fold_parts, is_other_fold
 from headrace.plan.nodes import Stateful
 
 Shape = Mapping[str, Any]
@@ -21,6 +22,7 @@ KEY, SETTINGS = "key", "what"
 def setting_parts(node: Stateful, old: Shape, new: Shape) -> Iterator[MigratedPart]:
     """What is another, and may be; all else that differs is left for its difference."""
     yield from wider_keys(node, old, new)
+    yield from fold_parts(node, old, new)
     for name, because in changed_settings(node, old, new).items():
         yield MigratedPart(name, CHANGED, because)
 
@@ -56,15 +58,17 @@ def changed_settings(node: Stateful, old: Shape, new: Shape) -> dict[str, str]:
 
 def unsure_settings(node: Stateful, old: Shape, new: Shape) -> str:
     """Why a step that goes by its place may be another one than that whose settings these are."""
-    if not changed_settings(node, old, new):
-        return ""
-    return "it has no name of its own, and its settings are others"
+    if changed_settings(node, old, new) or is_other_fold(node, old, new):
+        return "it has no name of its own, and its settings are others"
+    return ""
 
 
 def as_now(node: Stateful, old: Shape, new: Shape) -> dict[str, Any]:
     """The shape in a manifest, as it would be if all that may be another had always been so."""
     if wider_keys(node, old, new):
         old = {**old, KEY: new[KEY]}
+    if is_other_fold(node, old, new):
+        old = {**old, VALUES: new[VALUES]}
     if changed := changed_settings(node, old, new):
         old = {**old, SETTINGS: {**old[SETTINGS], **{n: new[SETTINGS][n] for n in changed}}}
     return dict(old)
