@@ -197,6 +197,22 @@ class Spec(ABC):
         return False
 
     @property
+    def stores_partials(self) -> bool:
+        """Whether its aggregates are stored as partials, to which others can be added."""
+        return False
+
+    widens_keys = False  # whether its state goes on under a key of wider integers
+
+    def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
+        """The settings of its shape that may be others than `before` over the same state, each
+        with what `plan` says of it."""
+        return {}
+
+    def recut(self, rows: pa.Table) -> pa.Table:
+        """Rows of a timed table that were stored under other settings, as they are under these."""
+        return rows
+
+    @property
     def runs_user_code(self) -> bool:
         """Whether user code runs before rows travel, where each row may fail alone."""
         return False

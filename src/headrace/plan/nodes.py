@@ -182,6 +182,8 @@ class Stateful(Node):
     processing: bool = False  # it goes by processing time: its watermark is the clock
     unbounded: bool = False  # the user accepts state for every key ever seen
     broadcast: tuple[int, ...] = ()  # inputs whose rows go to every task
+    since: str | None = None  # from when aggregates count that its state does not have
+    was_fields: Mapping[str, str] = field(default_factory=dict)  # aggregates' names before
 
     @property
     def stateful(self) -> bool:
