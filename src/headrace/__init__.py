@@ -95,6 +95,7 @@ from headrace.sources.spouts import Spout
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.driver.forget import forget
     from headrace.driver.rewind import plan_rewind
     from headrace.driver.savepoints import create_savepoint, restore_savepoint, savepoints
     from headrace.engine.output_frames import to_spark
@@ -164,6 +165,7 @@ __all__ = [
     "either",
     "everything",
     "first",
+    "forget",
     "from_spark",
     "generate",
     "histogram",
@@ -244,6 +246,10 @@ def __getattr__(name: str) -> Any:
         from headrace.driver.rewind import plan_rewind
 
         return plan_rewind
+    if name == "forget":
+        from headrace.driver.forget import forget
+
+        return forget
     if name == "outputs":
         from headrace.inspect.output_epochs import outputs
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, folders, jobs, savepoint, state, topic, why
+from headrace.cli import dead, folders, forget, jobs, savepoint, state, topic, why
 from headrace.cli.supervise import MAY_PASS, PASSING
 from headrace.errors import HeadraceError
 
@@ -90,6 +90,7 @@ app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
 app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Jobs")
 app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
+app.command("forget", rich_help_panel="Jobs")(forget.forget)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")

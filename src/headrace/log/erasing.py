@@ -95,14 +95,14 @@ def _erase_in(opened: OpenTopic, base: int, size: int, hits: Hits, upto: Sequenc
     if offsets:
         store_erased(topic, base, {p: np.concatenate(found) for p, found in offsets.items()})
         point("log.erase.noted")
-    if memoryview(copy) != view.view:
+    if copy.tobytes() != view.view:
         _replace(opened, base, copy)
 
 
 def _replace(opened: OpenTopic, base: int, content: Bytes) -> None:
     fresh = temporary(segment_path(opened.topic.path, base))
     try:
-        disk.new_file(fresh, memoryview(content))
+        disk.new_file(fresh, content.tobytes())
         point("log.erase.written")
         opened.writer.replace(base, fresh)
         point("log.erase.counts")
@@ -123,7 +123,7 @@ def _overwrite(
     for column in batch.columns:
         _Copying(old, message).copy(column, rows)
     body = content[pos + ALIGN : pos + header.size]
-    changed = header._replace(magic=ERASED, body_crc=zlib.crc32(body))
+    changed = header._replace(magic=ERASED, body_crc=zlib.crc32(body.tobytes()))
     content[pos : pos + ALIGN] = np.frombuffer(seal(changed), np.uint8)
 
 
