@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Mask
+from headrace.arrays import Mask, numbers
 from headrace.kernel.text_cast import cast_text
 
 _UNNAMED = re.compile(r"\$?[kvc]\d+")  # columns of state whose names are stored nowhere
@@ -182,7 +182,7 @@ def _equal(column: pa.Array | pa.ChunkedArray, text: str) -> Mask:
         same = pc.is_nan(column)
     else:
         same = pc.equal(column, value)
-    return same.fill_null(False).to_numpy(zero_copy_only=False)
+    return numbers(same.fill_null(False))
 
 
 def _same(value: Any, text: str) -> bool:

@@ -64,14 +64,12 @@ def file_outputs(folder: Path, manifests: Sequence[Manifest]) -> dict[str, Files
 
 def topics_of(manifests: Sequence[Manifest]) -> list[TopicPlace]:
     """The embedded topics that a job reads or writes, as far as they are there."""
-    found: dict[str, TopicPlace] = {}
-    for manifest in manifests:
-        for facts in (*manifest.writes.values(), *manifest.reads.values()):
-            if facts.about.get("kind") == "log":
-                path = Path(str(facts.about["place"]))
-                column = facts.about.get("key")
-                found.setdefault(str(path), TopicPlace(path.parent, path.name, column))
-    return [place for path, place in found.items() if (Path(path) / "topic.json").exists()]
+    found: dict[Path, TopicPlace] = {}
+    for what, _, about in _abouts(manifests):
+        path = Path(str(about.get("place")))
+        if about.get("kind") == "log" and (what == "output" or path not in found):
+            found[path] = TopicPlace(path.parent, path.name, about.get("key"))
+    return [place for path, place in found.items() if (path / "topic.json").exists()]
 
 
 def received_topics(folder: Path) -> list[TopicPlace]:

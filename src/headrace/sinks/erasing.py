@@ -182,8 +182,9 @@ def _forget_names(merging: FileMerging, writer: EpochWriter) -> None:
     if any(record.gone for record in records):
         revision = 1 + (-1 if (r := force[-1].revision) is None else r)
         parts = tuple(parts_of(records))
-        slot = {"epoch": force[-1].epoch, "before": force[-1].epoch, "revision": revision}
-        merging.install(replace(records[-1], **slot, parts=parts, gone=()), writer)
+        epoch = force[-1].epoch
+        named = replace(records[-1], epoch=epoch, before=epoch, revision=revision, parts=parts)
+        merging.install(replace(named, gone=()), writer)
     live = {part.file for part in parts_of(records)}
     for name in merging.commits.names(merging.chain):
         if not name.is_snapshot:  # of the snapshot's own epoch: by it a loss is noticed
