@@ -29,7 +29,7 @@ from tests.driver.forgetting import (
 )
 
 GONE = "carl-333"
-EVERY = 1 if "HEADRACE_EXAMPLES" in os.environ else 6  # of the points at which one may die
+EVERY = 1 if "HEADRACE_EXAMPLES" in os.environ else 9  # of the points at which one may die
 
 
 def run(root: Path, make: Callable[[Path], hr.Job] = build, folder: str = "job") -> Driver:

@@ -1,11 +1,13 @@
 """A key is forgotten in every folder that a release has left; the job goes on as for other keys.
 
-The folder is looked through by code of its own: every block of every run, by Arrow alone.
+The folder is looked through by code of its own: every block of every run, by Arrow alone. Every
+fourth job goes on to its end, with HEADRACE_EXAMPLES all of them.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from tests.golden.test_golden import every_folder, unpacked, without
+from tests.golden.test_golden import LEFT, every_folder, unpacked, without
 
 KEY = "c"
 # Outputs that depend on how often the key has come, in steps after those that have forgotten it, or
@@ -52,10 +54,11 @@ def test_a_key_is_forgotten_and_the_job_goes_on(left, home):
     assert held <= HELD.get(left.stem, set())
     assert report.count > 0 and (values(play.folder) == 0 or held)
     assert before == 0 or values(play.folder) < before or held
+    play.verdicts()
+    if "HEADRACE_EXAMPLES" not in os.environ and LEFT.index(left) % 4:
+        return
     again = hr.forget(play.folder, {"area": KEY})
     assert (again.count, again.remaining) == (0, report.remaining)
-
-    play.verdicts()
     play.second_half()
     found, expected = play.outputs(), without(known["outputs"], play.left_out())
     for name in expected.keys() - set(OTHERS.get(left.stem, ())):
@@ -63,7 +66,9 @@ def test_a_key_is_forgotten_and_the_job_goes_on(left, home):
 
 
 def others(rows: list[str]) -> list[str]:
-    return [r for r in rows if f'"area": "{KEY}"' not in r and f'area\\\\": \\\\"{KEY}' not in r]
+    """Rows without the key, also of dead letters, whose record is JSON within JSON."""
+    plain = {row: row.replace("\\", "") for row in rows}
+    return [row for row in rows if f'"area": "{KEY}"' not in plain[row]]
 
 
 def values(folder: Path) -> int:
