@@ -120,6 +120,12 @@ class KeyMatch:
             return 0
         return sum(1 for _ in (self._word or self._field).finditer(data))
 
+    def in_json(self, value: Any) -> int:
+        """The same of a JSON value: of its texts, because its numbers are counts and places."""
+        if self.single is None or self._number:
+            return self.in_bytes("\n".join(_texts(value)).encode())
+        return sum(1 for text in _texts(value) if self.in_text(text))
+
     @cached_property
     def _number(self) -> bool:
         assert self.single is not None
@@ -196,6 +202,18 @@ def _same(value: Any, text: str) -> bool:
         except InvalidOperation:
             return False
     return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -21,7 +21,8 @@ PROGRAM = """
 import headrace as hr
 job = hr.Job("shop")
 orders = job.read("log:orders", name="orders")
-orders.key_by("customer").agg(n=hr.count(), unbounded=True, name="spent").write("collect:", name="o")
+spent = orders.key_by("customer").agg(n=hr.count(), unbounded=True, name="spent")
+spent.write("collect:", name="o")
 orders.key_by("shop").agg(who=hr.collect("customer"), unbounded=True, name="seen").select(
     "who"
 ).write("console:", name="shown")

@@ -16,7 +16,7 @@ start goes on from, and a forget that is begun again finishes:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,7 +42,13 @@ from headrace.key_match import KeyMatch
 from headrace.plan.program import Program
 from headrace.sinks import EpochWriter, Timelines
 from headrace.sinks.columns import unpacked
-from headrace.sinks.erasing import ErasurePlan, erase, erase_aside, plan_erasure
+from headrace.sinks.erasing import (
+    ErasurePlan,
+    erase,
+    erase_aside,
+    plan_erasure,
+    remove_empty_folders,
+)
 from headrace.sinks.files import FilesSink, chain_of
 from headrace.sinks.ownership import Identity
 from headrace.state import sealed
@@ -164,12 +170,15 @@ class _Forgetting:
         for plan in plans:
             erase(plan, writer)
             erase_aside(plan.merging, hits_of(self.match))
+            remove_empty_folders(plan.merging.target)
             point("forget.output")
         self._count_topics(erase=True)
         report = ForgetReport(self.name, str(self.match))
         report.erased = self._report()
         left = self._manifests_now()
         found = scan(self.log.folder, left, self.outputs, self.topics, self.received, self.match)
+        for place, count in self._rows_left():
+            found.note(place, "rows of the key were not erased: repeat this", count)
         found.fill(report)
         report.others = other_places(self.all, self.match)
         return report
@@ -195,8 +204,15 @@ class _Forgetting:
         self._note("examples of dead letters in manifests", letters, "texts")
         return state, list(plans.values())
 
+    def _rows_left(self) -> Iterator[tuple[str, int]]:
+        """What outputs still have by their columns: lines do not say what a number is of."""
+        hits = hits_of(self.match)
+        for sink in self.outputs.values():
+            for merging in sink.mergings().values():
+                yield f"output {str(sink.target)!r}", plan_erasure(merging, hits).rows
+
     def _tells(self, example: Mapping[str, str]) -> bool:
-        return bool(self.match.in_bytes(json.dumps(dict(example), ensure_ascii=False).encode()))
+        return bool(self.match.in_json(dict(example)))
 
     def _count_topics(self, *, erase: bool = False) -> None:
         for place in (*self.topics, *self.received):

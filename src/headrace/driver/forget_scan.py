@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from headrace.driver.forget_state import StoredTable, blocks, keyed_by, runs_by_
 from headrace.errors import HeadraceError
 from headrace.key_match import KeyMatch
 from headrace.sinks.avro_files import avro_batches
+from headrace.sinks.commits import FOLDER as COMMITS
 from headrace.sinks.files import FilesSink
 from headrace.state import sealed
 from headrace.state.loops import FOLDER as LOOPS
@@ -36,7 +38,7 @@ _STATE = (
 )
 _HASHES = "it remembers hashes of keys that it has seen; to forget them, --drop {step}"
 _RECEIVED = "not surely records of the key, or the input goes on from there: let the job run on"
-_OUTPUT = "it is part of another key's row"
+_OUTPUT = "it is part of another key's row, or of a record whose columns are not known"
 _FOREIGN = "the file is not of this job: forget it in the job that wrote it, or remove it"
 _PACKED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -105,12 +107,12 @@ def _scan_manifests(work: Scan, manifests: Sequence[Manifest]) -> None:
     for manifest in manifests:
         work.looked["manifests"] += 1
         said = {
-            "examples of dead letters": manifest.examples,
-            "counters": manifest.metrics,
+            "examples of dead letters": {s: dict(e) for s, e in manifest.examples.items()},
+            "counters": {step: dict(counts) for step, counts in manifest.metrics.items()},
             "splits of inputs": [[s.name, s.at, s.memory] for s in manifest.splits],
         }
         for what, values in said.items():
-            count = work.match.in_bytes(json.dumps(values, ensure_ascii=False).encode())
+            count = work.match.in_json(values)
             where = f"manifest of epoch {manifest.epoch}, {what}"
             work.note(where, "it is there until the epoch is no longer kept", count)
 
@@ -131,10 +133,16 @@ def _scan_output(work: Scan, target: Path, sinks: Sequence[FilesSink]) -> None:
         ours = any(chain in path.name for chain in chains)
         where = f"output {str(target)!r}" + ("" if ours else f", {below}")
         why = _OUTPUT if ours else _FOREIGN
-        if work.match.single is not None and "/" in below:
-            count = any(work.match.in_text(part) for part in below.split("/")[:-1])
-            work.note(f"{where}, name of a folder", why, int(count))
-        _scan_file(work, path, where, why)
+        if path.parent.name == COMMITS:
+            work.note(f"{where}, its records", why, _in_sealed(work.match, path))
+        else:
+            _scan_file(work, path, where, why)
+    for inner, _, _ in os.walk(target):
+        name = os.path.basename(inner)
+        if "=" in name and work.match.single is not None:
+            value = unquote(name.partition("=")[2])
+            where = f"output {str(target)!r}, folder {name!r}"
+            work.note(where, _FOREIGN, int(work.match.in_text(value)))
 
 
 def _scan_file(work: Scan, path: Path, where: str, why: str) -> None:
@@ -174,9 +182,17 @@ def _scan_rest(work: Scan, folder: Path, passed: Sequence[Path]) -> None:
         elif path.suffix in (".parquet", ".arrow", ".avro"):
             _scan_file(work, path, below, _FOREIGN)
         else:
-            with sealed.named_failures(path):
-                data = path.read_bytes()
-            work.note(below, "the job has noted it there", work.match.in_bytes(data))
+            work.note(below, "the job has noted it there", _in_sealed(work.match, path))
+
+
+def _in_sealed(match: KeyMatch, path: Path) -> int:
+    """How often a file of lines of JSON has it, or any other file as bytes."""
+    with sealed.named_failures(path):
+        data = path.read_bytes()
+    try:
+        return match.in_json([json.loads(line) for line in data.splitlines() if line])
+    except ValueError:
+        return match.in_bytes(data)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -196,12 +196,16 @@ def _forget_names(merging: FileMerging, writer: EpochWriter) -> None:
 
 
 def _sweep(merging: FileMerging, writer: EpochWriter) -> None:
-    """Nobody stages here now: what is hidden is left over. And folders that are empty."""
+    """Nobody stages here now: what is hidden is left over."""
     writer.check()
     if merging.hidden.is_dir():
         for path in merging.hidden.iterdir():
             remove(path)
-    for folder, _, _ in os.walk(merging.target, topdown=False):
+
+
+def remove_empty_folders(target: Path) -> None:
+    """Folders of values that have no file any more, also where files were set aside."""
+    for folder, _, _ in os.walk(target, topdown=False):
         if "=" in os.path.basename(folder):
             with suppress(OSError):  # it is not empty
                 os.rmdir(folder)
