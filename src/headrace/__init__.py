@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.driver.dead_replay import replay_dead
+    from headrace.driver.forget import forget
     from headrace.driver.rewind import plan_rewind
     from headrace.driver.savepoints import create_savepoint, restore_savepoint, savepoints
     from headrace.engine.output_frames import to_spark
@@ -165,6 +166,7 @@ __all__ = [
     "either",
     "everything",
     "first",
+    "forget",
     "from_spark",
     "generate",
     "histogram",
@@ -250,6 +252,10 @@ def __getattr__(name: str) -> Any:
         from headrace.driver.dead_replay import replay_dead
 
         return replay_dead
+    if name == "forget":
+        from headrace.driver.forget import forget
+
+        return forget
     if name == "outputs":
         from headrace.inspect.output_epochs import outputs
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, doctor, folders, jobs, savepoint, state, topic, why
+from headrace.cli import dead, doctor, folders, forget, jobs, savepoint, state, topic, why
 from headrace.cli.supervise import MAY_PASS, PASSING
 from headrace.errors import HeadraceError
 
@@ -92,6 +92,7 @@ app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
 app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Jobs")
 app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
 app.command("doctor", rich_help_panel="Jobs")(doctor.doctor)
+app.command("forget", rich_help_panel="Jobs")(forget.forget)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")

@@ -363,12 +363,14 @@ class Rewind:
             assert slots is not None
             token = log.take_fence()
             try:
-                if log.newest() != self.newest.epoch:
+                if log.latest() != self.newest:  # another epoch, or the same one in other files
                     raise StateError(
                         "HR-REWIND-009",
-                        f"job {self.program.name!r} has gone on to epoch {log.newest()} meanwhile",
+                        f"job {self.program.name!r} has gone on meanwhile, or was rewritten: its "
+                        f"epoch is {log.newest()}",
                         "Plan it again, while the job is not running.",
                     )
+                check_files(log.folder, self.target)  # of which a forget may have removed some
                 return self._go(inspection, token, slots)
             finally:
                 log.release()

@@ -121,7 +121,7 @@ def _take(
     log, bundle, until = inspection.log, inspection.bundle, inspection.until
     token = log.take_fence()
     while True:
-        if log.newest() != inspection.epoch:
+        if log.latest() != inspection.latest:  # another epoch, or the same one in other files
             folder, clock = str(log.folder), bundle.clock
             tasks = inspection.tasks
             inspect = partial(look, bundle.program, folder, until, clock, edges, tasks)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 ALIGN = 64
 MAGIC = b"HRB2"
+ERASED = b"HRB3"  # some of its records are erased: which, is in a file beside the segment
 CONTINUES = 1  # flag: the group goes on in the next block
 _VERSION = 4  # the flags above this bit: the version of the columns
 BLOCK_ROWS = 256 * 1024
@@ -193,9 +194,13 @@ def _block(
         stamp.generation,
         0,
     )
+    return header, [seal(header) + before, body.message, body.padding]
+
+
+def seal(header: Header) -> bytes:
+    """The header as it is stored, with its checksum."""
     packed = _HEADER.pack(*header)[:-4]
-    sealed = packed + zlib.crc32(packed).to_bytes(4, "little")
-    return header, [sealed + before, body.message, body.padding]
+    return packed + zlib.crc32(packed).to_bytes(4, "little")
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -211,7 +216,7 @@ def parse(raw: bytes | memoryview) -> Header | None:
     if len(raw) < ALIGN:
         return None
     header = Header._make(_HEADER.unpack_from(raw))
-    sound = header.magic == MAGIC and header.crc == zlib.crc32(raw[: ALIGN - 4])
+    sound = header.magic in (MAGIC, ERASED) and header.crc == zlib.crc32(raw[: ALIGN - 4])
     return header if sound else None
 
 
@@ -228,9 +233,14 @@ def body_is_sound(view: memoryview, pos: int, header: Header) -> bool:
 
 def batch_of(data: pa.Buffer, pos: int, header: Header, schema: pa.Schema) -> pa.RecordBatch:
     """The block's records, not copied: the batch keeps `data` alive."""
+    start, length = message_of(header)
+    return pa.ipc.read_record_batch(data.slice(pos + start, length), schema)
+
+
+def message_of(header: Header) -> tuple[int, int]:
+    """Where in a block its records begin, and how many bytes they are with their padding."""
     skip = header.notes_length + pad(header.notes_length)
-    message = data.slice(pos + ALIGN + skip, header.body_length - skip)
-    return pa.ipc.read_record_batch(message, schema)
+    return ALIGN + skip, header.body_length - skip
 
 
 def pack_notes(notes: Sequence[Note]) -> bytes:

@@ -21,7 +21,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ SUFFIX = ".compacted"
 _EXTRA = [pa.field(OFFSET, pa.int64()), pa.field(APPEND_TIME, pa.int64())]
 
 Chunk = tuple[np.ndarray, np.ndarray, pa.RecordBatch]  # offsets, times, records
+Hits = Callable[[pa.Table], np.ndarray]  # which rows are to go
 
 
 class CompactedFile:
@@ -169,12 +170,15 @@ class Plan:
     ends: tuple[int, ...]
 
 
-def compact(topic: Topic, reader: TopicReader, plan: Plan, now: int) -> None:
-    """Write the file of a plan; the caller holds the lock, and removes the segments afterwards."""
+def compact(
+    topic: Topic, reader: TopicReader, plan: Plan, now: int, without: Hits | None = None
+) -> None:
+    """Write the file of a plan, without the records that are to be erased, if there are any; the
+    caller holds the lock, and removes the segments afterwards."""
     target = topic.path / f"{plan.place:020d}{SUFFIX}"
     fresh = temporary(target)
     try:
-        _write(topic, reader, plan, now, fresh)
+        _write(topic, reader, plan, now, fresh, without)
         point("log.compact.written")
         os.rename(fresh, target)
         sync_folder(topic.path)
@@ -194,7 +198,9 @@ def clean(topic: Topic) -> None:
             disk.remove(topic.path / name)
 
 
-def _write(topic: Topic, reader: TopicReader, plan: Plan, now: int, path: Path) -> None:
+def _write(
+    topic: Topic, reader: TopicReader, plan: Plan, now: int, path: Path, without: Hits | None
+) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     blocks: list[list[int]] = []
     at = 0
@@ -202,7 +208,7 @@ def _write(topic: Topic, reader: TopicReader, plan: Plan, now: int, path: Path) 
     try:
         for partition, end in enumerate(plan.ends):
             keep = _kept(topic, reader, partition, end, now)
-            for batch in _pieces(topic, reader, partition, end, keep):
+            for batch in _pieces(topic, reader, partition, end, keep, without):
                 offsets = batch.column(0)
                 first, last = offsets[0].as_py(), offsets[-1].as_py()
                 blocks.append([partition, at, first, last])
@@ -244,7 +250,12 @@ def _deletes(topic: Topic, records: pa.RecordBatch) -> np.ndarray:
 
 
 def _pieces(
-    topic: Topic, reader: TopicReader, partition: int, end: int, keep: np.ndarray
+    topic: Topic,
+    reader: TopicReader,
+    partition: int,
+    end: int,
+    keep: np.ndarray,
+    without: Hits | None,
 ) -> Iterator[pa.RecordBatch]:
     """The records that stay, with their offsets and times, in blocks of a good size."""
     schema = pa.schema([*_EXTRA, *topic.columns])
@@ -252,6 +263,8 @@ def _pieces(
     rows = size = 0
     for offsets, times, records in read(topic, reader, partition, 0, end):
         stays = np.isin(offsets, keep, assume_unique=True)
+        if without is not None:
+            stays &= ~without(pa.Table.from_batches([records]))
         if not stays.any():
             continue
         left = pc.filter(records, pa.array(stays))

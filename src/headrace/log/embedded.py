@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.clock import Clock, Duration, millis
@@ -338,6 +339,24 @@ class EmbeddedLog(GroupAdmin):
     def sweep(self, topic: str | None = None) -> dict[str, int]:
         """Apply retention now; segments removed, by topic. Appends do so as they go."""
         return self._upkeep.sweep(topic)
+
+    def erase(
+        self,
+        topic: str,
+        hits: Callable[[pa.Table], np.ndarray],
+        *,
+        spare: int = 0,
+        dry_run: bool = False,
+    ) -> int:
+        """Erase the records that `hits` marks in a table of them; how many they are.
+
+        Their bytes are gone when this returns; all others have the offsets that they had, and
+        readers pass over what is missing. The last `spare` records of each partition stay. With
+        `dry_run` they are only counted. Repeat it if it was interrupted.
+        """
+        if not dry_run:
+            self._transactions.clean()
+        return self._upkeep.erase(topic, hits, spare, dry_run)
 
     def forget(self, topic: str, before: Mapping[int, int]) -> int:
         """Remove the segments all of whose records lie before these offsets, by partition.

@@ -3,7 +3,8 @@
 A reader takes no lock and looks at nothing beyond the head; below it every block is checked
 when it is read. Only where the head cannot be trusted, once after a restart of the machine,
 it has the log recovered first. The tables of a range hold each of its records exactly once and in
-order, or reading ends with an error: HR-LOG-007 where retention was faster.
+order, or reading ends with an error: HR-LOG-007 where retention was faster. Records that were
+erased are left out: a table ends before them, and the next one begins after them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.block import BLOCK_BYTES, BLOCK_ROWS, Header
+from headrace.log.block import BLOCK_BYTES, BLOCK_ROWS, ERASED, Header
 from headrace.log.contract import APPEND_TIME, unreadable
+from headrace.log.erased import erased, stretches
 from headrace.log.head import Head
 from headrace.log.recovery import recover
 from headrace.log.segment import (
@@ -126,7 +128,13 @@ class TopicReader:
                     table = table.append_column(APPEND_TIME, _times([h for _, _, h in run]))
                 first = run[0][2].base
                 skip = max(0, start - first)
-                yield first + skip, table.slice(skip, min(end, run[-1][2].end) - first - skip)
+                table = table.slice(skip, min(end, run[-1][2].end) - first - skip)
+                bases = {view.base for view, _, header in run if header.magic == ERASED}
+                if not bases:
+                    yield first + skip, table
+                    continue
+                gone = [span for base in bases for span in erased(self.topic, base, partition)]
+                yield from stretches(first + skip, table, gone)
 
     def _batch(self, block: _Block, schema: pa.Schema) -> pa.RecordBatch:
         """A block's records in these columns, whichever it was written with."""

@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from headrace.log import disk
 from headrace.log.consumer_groups import committed
+from headrace.log.erased import erased_path
 from headrace.log.head import Head
 from headrace.log.recovery import ProducerHistory
 from headrace.log.segment import (
@@ -126,6 +127,7 @@ def _remove(topic: Topic, head: Head, bases: list[int], first: int) -> int:
     with suppress(OSError):  # what is left costs space only
         for base in removed:
             disk.remove(index_path(topic.path, base))
+            disk.remove(erased_path(topic.path, base))
             disk.remove(segment_path(topic.path, base))
     return len(removed)
 

@@ -94,6 +94,15 @@ class Transactions:
                 self._complete()
         return True
 
+    def clean(self) -> None:
+        """Complete what is committed, and remove the records that a crash has left."""
+        if not self._folder.is_dir():
+            return
+        with self._locked():
+            self._complete()
+            for path in self._folder.glob("*.records"):
+                path.unlink(missing_ok=True)
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:

@@ -1,7 +1,7 @@
-"""What keeps the topics of an embedded log small: compaction and retention.
+"""What removes records from the topics of an embedded log: compaction, retention and erasing.
 
-Appends do both as they go; here they are asked for, too. `compaction.py` and `retention.py` say
-what goes.
+Appends do both as they go; here they are asked for, too. `compaction.py`, `retention.py` and
+`erasing.py` say what goes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from headrace.clock import Clock
 from headrace.errors import LogError
-from headrace.log import compaction, retention
+from headrace.log import compaction, erasing, retention
 from headrace.log import topic as topics
+from headrace.log.erased import is_erased
 from headrace.log.lock import locked
 from headrace.log.open_topics import OpenTopic, OpenTopics, now_of
 from headrace.log.segment import read_snapshot
@@ -107,3 +108,23 @@ class Upkeep:
             return opened.writer.forget(offsets)
         except FileNotFoundError as error:
             raise self._topics.unknown(topic) from error
+
+    def erase(self, topic: str, hits: compaction.Hits, spare: int, dry_run: bool) -> int:
+        """Erase records; how many they are. The last `spare` of each partition stay."""
+        opened, _ = self._topics.published(topic)
+        lock, now = opened.topic.compact_lock, now_of(self._clock)
+        try:
+            if dry_run:
+                return erasing.count(opened, hits, spare)
+            with locked(lock, self._patience):
+                erasing.clean(opened.topic.path)
+                found = erasing.count(opened, hits, spare)
+                if found and opened.topic.compacted:
+                    erasing.erase_compacted(opened, hits, now)
+                elif found or is_erased(opened.topic):
+                    erasing.erase(opened, hits, now, spare)
+                return found
+        except FileNotFoundError as error:
+            raise self._topics.unknown(topic) from error
+        except OSError as error:
+            raise self._topics.unwritable("erase records of", topic, error) from error

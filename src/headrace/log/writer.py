@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from headrace.errors import LogError
@@ -117,6 +118,15 @@ class TopicWriter:
         """Begin a new segment if this one has records; the head, and the segments before it."""
         with self._failing():
             return self._trusting(lambda: self._closed(now))
+
+    def replace(self, segment: int, fresh: Path) -> bool:
+        """Put a file in the place of a closed segment's; False if retention has removed that."""
+        with self._failing(), self._settled() as (head, _):
+            there = segment in retention.closed(self.topic, head)
+            if there:
+                disk.rename(fresh, segment_path(self.topic.path, segment))
+                disk.sync_folder(self.topic.path)
+            return there
 
     def drop(self, first: int) -> int:
         """Remove the segments before `first`, which are compacted; how many they are."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.errors import OutputError, StateError
 from headrace.sinks.durable import damaged, folder_for, named, remove
 from headrace.sinks.partitions import safe_place
-from headrace.state.sealed import create_sealed, read_sealed
+from headrace.state.sealed import create_sealed, read_sealed, rewrite_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"
@@ -179,13 +179,14 @@ class Commits:
     def write(self, record: Record) -> bool:
         """Add a record durably; False if one is there already, which stays."""
         path = folder_for(self.folder) / _file_of(record)
-        body: dict[str, Any] = {"version": record.version, **asdict(record)}
-        if record.version == PLAIN:
-            for later in (body, *body["parts"]):
-                for name in ("closed", "folder", "until"):
-                    later.pop(name, None)
         with named(path):
-            return create_sealed(path, KIND, body)
+            return create_sealed(path, KIND, _body_of(record))
+
+    def rewrite(self, record: Record) -> None:
+        """Put a record in the place of the one of its name, durably."""
+        path = self.folder / _file_of(record)
+        with named(path):
+            rewrite_sealed(path, KIND, _body_of(record))
 
     def remove(self, names: Iterable[Name]) -> None:
         for name in names:
@@ -194,6 +195,15 @@ class Commits:
     def _list(self) -> list[str]:
         with named(self.folder):
             return [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
+
+
+def _body_of(record: Record) -> dict[str, Any]:
+    body: dict[str, Any] = {"version": record.version, **asdict(record)}
+    if record.version == PLAIN:
+        for later in (body, *body["parts"]):
+            for name in ("closed", "folder", "until"):
+                later.pop(name, None)
+    return body
 
 
 def _sealed(path: Path) -> dict[str, Any]:

@@ -240,6 +240,17 @@ class FilesSink(Sink):
             self._name, self._target, [t for t in taken if t is not None]
         )
 
+    def mergings(self) -> dict[str, FileMerging]:
+        """Of all outputs that this job has had there: by their chain, what writes its files."""
+        job = self._identity.known()
+        chains = () if job is None else (chain_of(job, self._key), *self._commits.of_job(job))
+        return {chain: self._merging(chain) for chain in dict.fromkeys(chains)}
+
+    @property
+    def chain(self) -> str:
+        """The name of this output's own chain."""
+        return self._chain
+
     def _staging(self, chain: str) -> Staging:
         return Staging(self._target / "_staging" / chain, self._format, self._limit)
 

@@ -77,8 +77,8 @@ class Received:
         earliest, latest = self._bounds()
         if latest > earliest and latest != self._last[0]:
             with as_input(self.folder):
-                ((_, table),) = self.log.read(TOPIC, 0, latest - 1, latest)
-            self._last = latest, table.column(0).null_count == 1
+                last = [t for _, t in self.log.read(TOPIC, 0, latest - 1, latest)]
+            self._last = latest, any(t.column(0).null_count for t in last)  # none: it was erased
         return latest > earliest and self._last[1]
 
     def check(self, position: int = 0) -> None:

@@ -75,5 +75,5 @@ class BegunMark:
         return self._outputs
 
     def _write(self, outputs: dict[str, dict[str, Any]]) -> None:
-        sealed.replace_sealed_durably(self._path, BEGUN, {"outputs": outputs})
+        sealed.rewrite_sealed(self._path, BEGUN, {"outputs": outputs})
         self._outputs = outputs

@@ -18,12 +18,14 @@ import fcntl
 import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, StateError
-from headrace.files import close_lock, lock_files
+from headrace.files import close_lock, lock_files, take_lock
 from headrace.state import sealed
 from headrace.state.faults import point
 from headrace.state.manifest import Manifest
@@ -75,13 +77,17 @@ class EpochLog:
         return int(content["slots"])
 
     def take_fence(self) -> int:
-        """Take the folder: every driver that took it before can no longer commit."""
+        """Take the folder: every driver that took it before can no longer commit.
+
+        While somebody rewrites what is in it (`savepoints.creating`), that is waited for.
+        """
         holder = {"host": socket.gethostname(), "pid": os.getpid()}
-        token = 1 + max(self._tokens(), default=0)
-        while not sealed.create_sealed(self._fence(token), "fence", holder):
-            token += 1
-        with sealed.named_failures(self._fence(token)):
-            self._holding = Holding(self._fence(token))
+        with shared(self.folder):
+            token = 1 + max(self._tokens(), default=0)
+            while not sealed.create_sealed(self._fence(token), "fence", holder):
+                token += 1
+            with sealed.named_failures(self._fence(token)):
+                self._holding = Holding(self._fence(token))
         with sealed.named_failures(self._fences):
             for old in self._tokens():
                 if old < token:
@@ -155,6 +161,13 @@ class EpochLog:
             raise sealed.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
         return content
 
+    def rewrite(self, manifest: Manifest) -> None:
+        """Put a manifest in the place of the one of its epoch: the same truth, in other files.
+
+        Only for a holder of the fence, while nobody else can take it.
+        """
+        sealed.rewrite_sealed(self._path(manifest.epoch), "manifest", manifest.to_json())
+
     def commit(self, manifest: Manifest) -> bool:
         """Make `manifest` the truth of its epoch: True if written now, False if it was before.
 
@@ -223,6 +236,20 @@ class PublishedMark:
     def reached(self, epoch: int) -> None:
         if epoch > self.epoch():
             sealed.replace_sealed(self._path, _PUBLISHED, {"epoch": epoch})
+
+
+@contextmanager
+def shared(folder: Path) -> Iterator[None]:
+    """While nobody has the job's file for himself; one that is not there yet nobody has."""
+    try:
+        lock = take_lock(folder / "job.json", fcntl.LOCK_SH, os.O_RDONLY)
+    except FileNotFoundError:
+        lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            close_lock(lock)
 
 
 class Holding:

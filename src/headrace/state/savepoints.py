@@ -109,6 +109,10 @@ class SavepointFolder:
         if not sealed.create_sealed(self._path(savepoint.name), _KIND, savepoint.to_json()):
             self.refuse(savepoint.name)
 
+    def rewrite(self, savepoint: Savepoint) -> None:
+        """Put a savepoint in the place of the one of its name: the same, in other files."""
+        sealed.rewrite_sealed(self._path(savepoint.name), _KIND, savepoint.to_json())
+
     def remove(self, name: str) -> None:
         """Remove a savepoint, which may be damaged; what it alone has pinned is tidied away."""
         if name not in self.names():

@@ -96,10 +96,11 @@ def replace_sealed(path: Path, kind: str, content: dict[str, Any]) -> None:
         temporary.write_bytes(_seal(kind, content))
 
 
-def replace_sealed_durably(path: Path, kind: str, content: dict[str, Any]) -> None:
-    """Make `path` hold `content`, whole and durable."""
+def rewrite_sealed(path: Path, kind: str, content: dict[str, Any]) -> None:
+    """Durably make `path` hold `content`: whoever reads it meanwhile sees the one or the other."""
     with named_failures(path):
         files.replace_durably(path, _seal(kind, content))
+    point(f"{kind}.rewritten")
 
 
 def _write_synced(path: Path, data: bytes, kind: str) -> None:
