@@ -33,7 +33,7 @@ chaos: ## the long fault suites: kills of driver, JVM, executors; signals while 
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
-MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py
+MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py sources/test_any_bytes.py
 models: ## 500 drawn streams of every feature against its model (hours, no Spark); LARGE=1: 2 M rows on Spark against DuckDB
 ifdef LARGE
 	@$(SPARK) $(BIN)/python -m models $(ARGS)
@@ -52,8 +52,12 @@ corpus: ## ten thousand drawn expressions, as text, against Spark (about half an
 logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
 	@$(READY) $(BIN)/python -m stress $(ARGS)
 
-damage: ## every kind of file of a whole job damaged; a driver stopped at every point (hours)
+damage: ## every kind of file of a whole job damaged, and doctor; a driver stopped at every point (hours); OUTPUTS=1: of each output
+ifdef OUTPUTS
+	@$(READY) env HEADRACE_LONG=1 $(BIN)/python -m pytest tests/sinks/test_contract.py tests/sinks/test_going_back.py $(ARGS)
+else
 	@$(READY) $(BIN)/python -m damage $(ARGS)
+endif
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

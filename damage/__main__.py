@@ -1,4 +1,5 @@
-"""`make damage`: every kind of file of a whole job damaged; two drivers stopped at every point.
+"""`make damage`: every kind of file of a whole job damaged, and what doctor says of each; two
+drivers stopped at every point.
 
 Ends by writing what it found to docs/evidence; exits with 1 if anything was wrong.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from tools.evidence import record
 
-from damage import drivers, matrix
+from damage import doctor, drivers, matrix
 from damage.kinds import KINDS
 from damage.world import small
 
@@ -35,6 +36,21 @@ def damaged(positions: int, per_kind: int, seed: int) -> matrix.Tally:
             _say(f"damage, {moment}", tally.cases, tally.violations)
     print(f"  {tally.unchanged} unchanged, {tally.refused} refused by name")
     print(f"  kinds that never were there: {sorted(KINDS.keys() - tally.kinds) or 'none'}")
+    return tally
+
+
+def examined(positions: int, per_kind: int, seed: int) -> matrix.Tally:
+    """Doctor held against the job, in the same cases."""
+    tally = matrix.Tally()
+    with small(), tempfile.TemporaryDirectory() as name:
+        for moment in matrix.CRASHES:
+            one = matrix.Moment(Path(name) / moment.replace(" ", "-"), moment)
+            doctor.judge_whole(one, tally)
+            for case in one.cases(positions, per_kind, random.Random(seed)):
+                doctor.judge_doctor(one, case, tally)
+            one.close()
+            _say(f"doctor, {moment}", tally.cases, tally.violations)
+    print(f"  {tally.unchanged} unchanged, {tally.refused} refused and found")
     return tally
 
 
@@ -60,18 +76,25 @@ def main() -> int:
     options.add_argument("--every", type=int, default=1, help="of the pairs of drivers")
     options.add_argument("--processes", type=int, default=1, help="for the pairs of drivers")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", choices=["damage", "drivers"])
+    options.add_argument("--only", choices=["damage", "doctor", "drivers"])
     asked = options.parse_args()
     pa.set_cpu_count(1)  # the tables are tiny
     wrong = 0
-    if asked.only != "drivers":
+    if asked.only in (None, "damage"):
         tally = damaged(asked.positions, asked.per_kind, asked.seed)
         wrong += len(tally.violations)
         record(
             "damage", "whole jobs: every kind of file damaged, then run to the end", COMMAND,
             faults=tally.cases, records=tally.records, violations=len(tally.violations),
         )  # fmt: skip
-    if asked.only != "damage":
+    if asked.only in (None, "doctor"):
+        tally = examined(asked.positions, asked.per_kind, asked.seed)
+        wrong += len(tally.violations)
+        record(
+            "doctor", "whole jobs: `headrace doctor` of every kind of damaged file", COMMAND,
+            faults=tally.cases, records=tally.records, violations=len(tally.violations),
+        )  # fmt: skip
+    if asked.only in (None, "drivers"):
         found = two_drivers(asked.every, asked.processes)
         wrong += len(found.violations)
         record(

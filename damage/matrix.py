@@ -139,7 +139,7 @@ def judge(moment: Moment, case: Case, tally: Tally) -> None:
     put(victim, case.content)
     tally.cases += 1
     tally.kinds.add(kind_of(case.place))
-    wrong = _attempt(world, tally)
+    wrong = attempt(world, tally)
     if isinstance(wrong, HeadraceError):
         tally.refused += 1
         if not (wrong.code and wrong.hint):
@@ -177,7 +177,7 @@ def found(path: Path) -> Content:
     return path.read_bytes() if path.exists() else None
 
 
-def _attempt(world: World, tally: Tally) -> HeadraceError | str | None:
+def attempt(world: World, tally: Tally) -> HeadraceError | str | None:
     """Start, run to the end, read: None if all is right, the error, or what is wrong."""
     try:
         driver = world.start(max_batch=ALL_AT_ONCE)
@@ -212,5 +212,5 @@ def _mended(
         return None
     victim.parent.mkdir(parents=True, exist_ok=True)
     put(victim, whole)
-    wrong = _attempt(world, tally)
+    wrong = attempt(world, tally)
     return None if wrong is None else f"put back: {wrong}"

@@ -128,11 +128,16 @@ def _aggregates(s: Step) -> dict[str, Any]:
             return kind(s.column, 0.5)
         return kind("id", s.column) if agg in ("max_by", "min_by") else kind(s.column)
 
-    return {f"m{n}": made(agg) for n, agg in enumerate(s.aggs, 1)}
+    return {name: made(agg) for name, agg in s.aggregates.items()}
+
+
+def _of_stored(s: Step) -> dict[str, Any]:
+    """What it says of the aggregates in its state."""
+    return {"since": "restart" if s.since else None, "was_fields": dict(s.was_names)}
 
 
 def _results(s: Step, first: str) -> tuple[str, str, str]:
-    told = [_TOLD.get(agg, "{}").format(f"m{n}") for n, agg in enumerate(s.aggs, 1)]
+    told = [_TOLD.get(agg, "{}").format(name) for name, agg in s.aggregates.items()]
     return (first, told[0], told[1] if len(told) > 1 else "0")
 
 
@@ -151,7 +156,7 @@ def _aggregated(s: Step, side: hr.Stream) -> Built:
         "delta": lambda: hr.delta(s.column, 2),
     }  # fmt: skip
     windowed = side.key_by(*s.keys).window(windows[s.kind](), **more)
-    return windowed.agg(**_aggregates(s), **_named(s)), _results(s, START)
+    return windowed.agg(**_aggregates(s), **_named(s), **_of_stored(s)), _results(s, START)
 
 
 def _none(s: Step, sides: list[hr.Stream], time: str) -> Built:
@@ -198,13 +203,23 @@ def _lookup(s: Step, sides: list[hr.Stream], time: str) -> Built:
 
 def _agg(s: Step, sides: list[hr.Stream], time: str) -> Built:
     keyed = sides[0].key_by(*s.keys)
-    return keyed.agg(**_aggregates(s), unbounded=True, **_named(s)), _results(s, "id")
+    found = keyed.agg(**_aggregates(s), unbounded=True, **_named(s), **_of_stored(s))
+    return found, _results(s, "id")
 
 
 def _fold(s: Step, sides: list[hr.Stream], time: str) -> Built:
     keyed = sides[0].key_by(*s.keys)
-    folded = keyed.fold(0, lambda total, row: total + row.id, unbounded=True, **_named(s))
-    return folded, ("value", "0", "0")
+    if s.more:
+        folded = keyed.fold({"total": 0, "m": 0}, _both, schema="total bigint, m bigint",
+                            unbounded=True, **_named(s))  # fmt: skip
+        return folded, ("total", "m", "0")
+    folded = keyed.fold({"total": 0}, lambda so_far, row: {"total": so_far["total"] + row.id},
+                        schema="total bigint", unbounded=True, **_named(s))  # fmt: skip
+    return folded, ("total", "0", "0")
+
+
+def _both(so_far: Any, row: Any) -> Any:
+    return {"total": so_far["total"] + row.id, "m": max(so_far["m"], row.x)}
 
 
 def _reducer(s: Step) -> Callable[[Any, Any], Any]:
@@ -322,7 +337,7 @@ def _seen(s: Step, sides: list[hr.Stream], time: str) -> Built:
 
 
 def _limit(s: Step, sides: list[hr.Stream], time: str) -> Built:
-    return sides[0].key_by(*s.keys).limit(3, unbounded=True, **_named(s)), _WHOLE
+    return sides[0].key_by(*s.keys).limit(s.length, unbounded=True, **_named(s)), _WHOLE
 
 
 def _top(s: Step, sides: list[hr.Stream], time: str) -> Built:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evolution.changes_aggregates import AGGREGATES
 from evolution.changes_edges import EDGES
 from evolution.changing import Change, anyone, consented, restep, with_
 from evolution.draw import Drawer
-from evolution.kinds import KINDS, PROCESS, STATEFUL, hows
+from evolution.kinds import KINDS, PROCESS, STATEFUL, VALUED, hows
 from evolution.spec import KEYS, WHERES, Branch, Version
 
 
@@ -104,17 +105,6 @@ def other_kind(d: Drawer, version: Version) -> Version | None:
     return with_(version, n, step=replace(old, kind=kind, how=d.random.choice(hows(kind))))
 
 
-def other_aggregates(d: Drawer, version: Version) -> Version | None:
-    fit = [n for n, b in enumerate(version.branches) if b.step.of.aggs]
-    if not fit:
-        return None
-    n = d.random.choice(fit)
-    old = version.branches[n].step
-    added = tuple(a for a in d.aggs() if a not in old.aggs)[:1]
-    aggs = d.random.choice((old.aggs[::-1], old.aggs[:1] + added, old.aggs[:1], d.aggs()))
-    return with_(version, n, step=replace(old, aggs=aggs))
-
-
 def other_how(d: Drawer, version: Version) -> Version | None:
     fit = [n for n, b in enumerate(version.branches) if b.step.of.how]
     if not fit:
@@ -125,8 +115,8 @@ def other_how(d: Drawer, version: Version) -> Version | None:
 
 
 def other_values(d: Drawer, version: Version) -> Version | None:
-    """A value of a process function comes, or goes."""
-    fit = [n for n, b in enumerate(version.branches) if b.step.kind == "process"]
+    """A value of a process function, or a field of a fold, comes or goes."""
+    fit = [n for n, b in enumerate(version.branches) if b.step.kind in VALUED]
     if not fit:
         return None
     n = d.random.choice(fit)
@@ -167,7 +157,8 @@ def unname_step(d: Drawer, version: Version) -> Version | None:
 
 
 CHANGES: list[Change] = [
-    *EDGES, add_branch, twin_branch, remove_branch, restart_branch, exchange_branches, rename_step,
+    *EDGES, *AGGREGATES, add_branch, twin_branch, remove_branch,
+    restart_branch, exchange_branches, rename_step,
     other_key, other_column, other_length, other_kind, other_condition, swap_sides, stray_consent,
-    unname_step, other_aggregates, other_how, other_values,
+    unname_step, other_how, other_values,
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from evolution.spec import Version
 
 COLUMNS = ("label", "version", "key", "a", "b", "c")
 Place = tuple[str, str]
+Held = dict[Place, Counter[Any]]
 
 
 def compare(root: Path, begun: Sequence[Begun], places: Places, printed: str, result: Any) -> None:
@@ -152,9 +153,37 @@ def _differences(
             yield f"{kind}:{place} lacks {_few(lacks)}, has besides {_few(more)}"
 
 
+def _with_aggregates(life: Sequence[Segment], alive: bool, mine: Held) -> Iterator[str]:
+    """Each result is told once, and by the aggregates of the version that told it."""
+    steps = {s.number: s.step for s in life}
+    told, besides = Counter[Any](), Counter[Any]()
+    again = any(kind == "console" and counted for (kind, _), counted in mine.items())
+    for step in dict.fromkeys(steps.values()):
+        found = Counter[Any]()
+        for row, n in ((r, n) for counted in mine.values() for r, n in counted.items()):
+            if steps.get(row[1]) == step:
+                found[row[2:]] += n
+                told[row[2:4]] += n
+        sure, most = by_time(life, closed=alive, of=step)
+        besides += Counter({r: n for r, n in (found - most).items() if not (again and r in most)})
+    if besides:
+        yield f"has besides {_few(besides)}"
+    sure, most = (Counter({}) for _ in "ab")
+    for of_all, some in zip((sure, most), by_time(life, closed=alive), strict=True):
+        for row, n in some.items():
+            of_all[row[:2]] += n
+    more = Counter({r: n for r, n in (told - most).items() if not (again and r in most)})
+    if sure - told or more:
+        yield f"of {life[0].step.kind} lacks {_few(sure - told)}, has twice {_few(more)}"
+
+
 def _by_time(
     lives: Sequence[Sequence[Segment]], alive: bool, mine: dict[Place, Counter[Any]]
 ) -> Iterator[str]:
+    if len({(s.step.names, s.step.aggs) for life in lives for s in life}) > 1:
+        (life,) = lives  # a step without a name cannot have changed them
+        yield from _with_aggregates(life, alive, mine)
+        return
     found = Counter[Any]()
     for counted in mine.values():
         for row, n in counted.items():

@@ -7,9 +7,8 @@ the product to tell two things apart: then it may refuse, but what it accepts mu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from evolution.kinds import JOINS, OPEN, REFUSED
+from evolution.kinds import ANY_LENGTH, JOINS, OPEN, REFUSED, SHORTER, VALUED
 from evolution.places import BOUNDED
 from evolution.spec import Branch, Input, Output, Step, Version
 
@@ -108,17 +107,50 @@ def _alike(
         return
     if old.keys != new.keys:
         yield REFUSED, f"step {new.name}: key"
-    if old.by_column and new.by_column and old.column != new.column:
+    if old.by_column and new.by_column and old.column != new.column and not _apart(old, new):
         yield REFUSED, f"step {new.name}: column"
-    if old.of.aggs and old.aggs != new.aggs:
-        yield REFUSED, f"step {new.name}: aggregates"
+    yield from _aggregates(old, new, after)
     if old.of.length and old.length != new.length:
-        yield old.of.length, f"step {new.name}: length"
+        yield _other_length(old, new), f"step {new.name}: length"
     if old.of.how and old.how != new.how:
         yield _other_how(old, new), f"step {new.name}: how"
     if lost_value(old, new) and not _dropped(f"{new.name}.m", after):
         yield REFUSED, f"step {new.name}: value gone without consent"
     yield from _inputs_alike(before, old, after, new, moves)
+
+
+def _apart(old: Step, new: Step) -> bool:
+    """Whether it is only in aggregates that a column is used, and in other ones than before."""
+    of = [{n for n, agg in step.aggregates.items() if agg != "count"} for step in (old, new)]
+    return new.of.aggs and not new.of.column and not {was(new, n, old) for n in of[1]} & of[0]
+
+
+def was(new: Step, name: str, old: Step) -> str:
+    """Which aggregate of the step before one is; empty for a new one."""
+    if name in old.aggregates:
+        return name
+    before = dict(new.was_names).get(name, "")
+    return before if before in old.aggregates else ""
+
+
+def _aggregates(old: Step, new: Step, after: Version) -> Iterator[tuple[str, str]]:
+    for name, agg in new.aggregates.items():
+        before = was(new, name, old)
+        if before and old.aggregates[before] != agg:
+            yield REFUSED, f"step {new.name}: {name} is another aggregate"
+        if not before and (not new.since or name in dict(new.was_names)):
+            yield REFUSED, f"step {new.name}: {name} is new"
+        if before != name and new.of.stores_rows:
+            yield REFUSED, f"step {new.name}: {name} of stored rows"
+    for name in lost_aggregates(old, new):
+        if not _dropped(f"{new.name}.{name}", after):
+            yield REFUSED, f"step {new.name}: {name} gone without consent"
+
+
+def lost_aggregates(old: Step, new: Step) -> set[str]:
+    if old.kind != new.kind:
+        return set()
+    return {*old.aggregates} - {was(new, name, old) for name in new.aggregates}
 
 
 def _inputs_alike(
@@ -128,10 +160,16 @@ def _inputs_alike(
     if now != old.inputs:
         swapped = old.kind in JOINS and now == old.inputs[::-1] and len({*now}) > 1
         yield (REFUSED if swapped else OPEN), f"step {new.name}: inputs"
-    elif new.timed:
+    elif new.timed and old.timed:
         for i in new.inputs:
             if after.input(i).time != before.input(moves[i]).time:
                 yield REFUSED, f"step {new.name}: time"
+
+
+def _other_length(old: Step, new: Step) -> str:
+    if old.of.length == SHORTER:
+        return STARTS if new.length < old.length else REFUSED
+    return STARTS if old.of.length == ANY_LENGTH else old.of.length
 
 
 def _other_how(old: Step, new: Step) -> str:
@@ -142,7 +180,7 @@ def _other_how(old: Step, new: Step) -> str:
 
 
 def lost_value(old: Step, new: Step) -> bool:
-    return old.kind == new.kind == "process" and old.more and not new.more
+    return old.kind == new.kind and old.kind in VALUED and old.more and not new.more
 
 
 def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:
@@ -153,7 +191,7 @@ def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:
 def unnamed(version: Version) -> list[tuple[Step, tuple[str, ...]]]:
     """The steps without a name, in their order, with what they read from."""
     return [
-        (replace(b.step, was=None), tuple(version.input(i).time for i in b.step.inputs))
+        (b.step.settled(), tuple(version.input(i).time for i in b.step.inputs))
         for b in version.branches
         if b.step.name is None and b.step.of.state
     ]
@@ -203,3 +241,5 @@ def _lost_values(olds: dict[str, Branch], steps: dict[str, Branch]) -> Iterator[
         old = olds.get(name) or olds.get(b.step.was or "")
         if old is not None and lost_value(old.step, b.step):
             yield f"{name}.m"
+        if old is not None:
+            yield from (f"{name}.{lost}" for lost in lost_aggregates(old.step, b.step))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 ROWS, TIME, NET = "rows", "time", "net"  # when results come: with a row; with time; as changes
 REFUSED, OPEN = "refused", "open"
+SHORTER = "shorter"  # a longer one is refused
+ANY_LENGTH = "any"
 HOWS = ("inner", "left", "full")
 
 
@@ -19,6 +21,7 @@ class Kind:
     emits: str = ROWS
     column: bool = False  # it goes by `column`
     aggs: bool = False  # it has named aggregates
+    stores_rows: bool = False  # of which they are computed
     length: str = ""  # what another length is; empty if it has none
     how: str = ""  # what another `how` is; empty if it has none
 
@@ -46,9 +49,9 @@ KINDS: dict[str, Kind] = {
     "ordered": Kind(timed=True, emits=TIME, length=OPEN),
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
     # row by row, and boards
-    "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
+    "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=SHORTER),
     "throttle": Kind(timed=True, length=OPEN), "seen": Kind(timed=True, length=OPEN),
-    "limit": Kind(timed=True),
+    "limit": Kind(timed=True, length=ANY_LENGTH),
     "top": Kind(timed=True, order=False, emits=NET, column=True),
     "components": Kind(timed=True, order=False, emits=NET),
     "degrees": Kind(timed=True, order=False, emits=NET),
@@ -64,13 +67,14 @@ KINDS: dict[str, Kind] = {
     "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
-    "last_rows": _window(aggs=True, order=True, length=""),
+    "last_rows": _window(aggs=True, stores_rows=True, order=True, length=""),
     "evicted": _window(order=True, length=""),
-    "ticks": _window(aggs=True, order=True), "lately": _window(aggs=True, order=True),
+    "ticks": _window(aggs=True, stores_rows=True, order=True),
+    "lately": _window(aggs=True, stores_rows=True, order=True),
     "delta": _window(aggs=True, order=True, length="", column=True),
     "until": _window(aggs=True, order=True, length=""),
     # joins
-    "join": Kind(2, 2, timed=True, order=False, length=OPEN),
+    "join": Kind(2, 2, timed=True, order=False, length=SHORTER),
     "outer": _join(), "join_all": _join(3, how=REFUSED), "in_window": _join(length=REFUSED),
     "cogroup": _join(length=REFUSED, how=""), "latest": _join(length=""),
     "tables": _join(emits=NET, length="", how=REFUSED),
@@ -79,6 +83,7 @@ KINDS: dict[str, Kind] = {
 
 STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
 PROCESS = ("process", "mapped", "updated", "connect", "timers")  # their state is declared values
+VALUED = ("process", "fold")  # with values, or a record, that may change
 JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
 BY_ORDER = ("first", "last", "max_by", "min_by", "collect")  # of rows by event time
 SKETCHES = ("approx_count_distinct", "approx_quantile")  # exact, of so few values

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from evolution.kinds import ANY_LENGTH, SHORTER
 from evolution.model import DELAY, END, NOW, Segment
 from evolution.places import BOUNDED, PARTITIONS, partition_of
 from evolution.spec import Input, Step, Version
@@ -48,7 +49,19 @@ def life_of(label: str, begun: Sequence[Begun], read: Read, grown: set[str]) -> 
             )  # fmt: skip
     while len(segments) > 1 and not any(segments[0].sides):
         segments, cuts = segments[1:], [c - 1 for c in cuts if c > 1]
-    return None if _unclear(segments, grown) else Life(segments, cuts)
+    return None if _unclear(segments, grown) else Life(_since(segments), cuts)
+
+
+def _since(segments: Sequence[Segment]) -> list[Segment]:
+    """The same; each aggregate counts from the start on with which it came."""
+    begins, found = dict[str, int](), list[Segment]()
+    for n, s in enumerate(segments):
+        was = dict(s.step.was_names)
+        begins = {
+            name: begins.get(name, begins.get(was.get(name, ""), n)) for name in s.step.aggregates
+        }
+        found.append(replace(s, step=replace(s.step, begins=tuple(begins.values()))))
+    return found
 
 
 def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
@@ -66,7 +79,8 @@ def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
 
 def _settings(step: Step) -> tuple[object, ...]:
     """What may change, and whose results then depend on when something was over."""
-    return step.length, step.column if step.kind == "reduced" else ""
+    length = 0 if step.of.length in (SHORTER, ANY_LENGTH) else step.length
+    return length, step.column if step.kind == "reduced" else ""
 
 
 def _in_time(step: Step) -> bool:

@@ -106,13 +106,23 @@ def bounds(due: Due, sure: float, most: float) -> tuple[Counter[Emitted], Counte
     return least, Counter(e for when, e in due if when <= most)
 
 
-def aggregated(rows: Sequence[Row], step: Step) -> tuple[int, int]:
-    """The aggregates of rows that are in order of event time."""
-    found = [_aggregate(agg, rows, step.column) for agg in step.aggs]
+def aggregated(rows: Sequence[Seen], step: Step) -> tuple[int, int]:
+    """The aggregates of rows in order of event time, each of those since it has been there."""
+    begins = step.begins or (0,) * len(step.aggs)
+    found = [
+        _aggregate(agg, [one.row for one in rows if one.start >= begin], step.column)
+        for agg, begin in zip(step.aggs, begins, strict=True)
+    ]
     return found[0], found[1] if len(found) > 1 else 0
 
 
+NONE = -1  # no value
+COUNTS = ("count", "count_distinct", "approx_count_distinct")
+
+
 def _aggregate(agg: str, rows: Sequence[Row], column: str) -> int:
+    if not rows:
+        return 0 if agg in COUNTS else NONE
     values = [r[column] for r in rows]
     if agg == "mean":
         return int(sum(values) / len(values) * 1000)

@@ -23,11 +23,11 @@ def _sides(life: Life) -> Iterator[tuple[str, list[list[Seen]]]]:
 
 
 def pairs(life: Life) -> Iterator[tuple[int, str, Emitted]]:
-    """A pair comes with the later of its rows."""
+    """A pair comes with the later of its rows, if they are near by the bounds of then."""
     for key, (lefts, rights) in _sides(life):
         for left, right in product(lefts, rights):
-            if abs(left.time - right.time) <= _near(life):
-                later = life[max(left.start, right.start)]
+            later = life[max(left.start, right.start)]
+            if abs(left.time - right.time) <= _near([later]):
                 yield later.number, later.place, (key, left.row["id"], right.row["id"], 0)
 
 

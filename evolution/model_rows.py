@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from evolution.model import Emitted, Life, Row, aggregated, key_of
+from evolution.model import Emitted, Life, Row, Seen, aggregated, key_of
 from evolution.model_joins import pairs
 from evolution.spec import Step
 
@@ -31,13 +31,15 @@ class Arriving:
     """A step that decides row by row; `held` is its state by key."""
 
     def __init__(self, step: Step) -> None:
-        self.step, self.held = step, dict[Any, Any]()
+        self.step, self.held, self.starts = step, dict[Any, Any](), 0
 
     def begin(self, step: Step) -> None:
         """With another start the value that was added may be gone, or new."""
-        self.step = step
+        self.step, self.starts = step, self.starts + 1
         if step.kind == "process" and not step.more:
             self.held = {key: (*held[:2], 0) for key, held in self.held.items()}
+        if step.kind == "fold" and not step.more:
+            self.held = {key: (total, 0) for key, (total, _) in self.held.items()}
 
     def __call__(self, row: Row, time: str, side: int) -> Numbers:
         if self.step.kind == "connect":
@@ -60,13 +62,15 @@ class Arriving:
         return [(row["id"], {"a": 1, "b": 2}.get(row["k"], -1), 0)]
 
     def _agg(self, row: Row, key: str, time: str) -> Numbers:
-        self.held.setdefault(key, []).append(row)
+        self.held.setdefault(key, []).append(Seen(row, row[time], key, self.starts - 1))
         one, two = aggregated(self.held[key], self.step)
         return [(row["id"], one, two)]
 
     def _fold(self, row: Row, key: str, time: str) -> Numbers:
-        self.held[key] = self.held.get(key, 0) + row["id"]
-        return [(self.held[key], 0, 0)]
+        total, most = self.held.get(key, (0, 0))
+        most = max(most, row["x"]) if self.step.more else 0
+        self.held[key] = total + row["id"], most
+        return [(*self.held[key], 0)]
 
     def _reduce(self, row: Row, key: str, time: str) -> Numbers:
         before, column = self.held.get(key), self.step.column
@@ -97,8 +101,11 @@ class Arriving:
         return self._none(row, key, time)
 
     def _limit(self, row: Row, key: str, time: str) -> Numbers:
-        self.held[key] = self.held.get(key, 0) + 1
-        return self._none(row, key, time) if self.held[key] <= 3 else []
+        passed = self.held.get(key, 0)
+        if passed >= self.step.length:
+            return []
+        self.held[key] = passed + 1
+        return self._none(row, key, time)
 
     def _throttle(self, row: Row, key: str, time: str) -> Numbers:
         period = row[time] // (self.step.length * 1000)

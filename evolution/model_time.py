@@ -14,7 +14,6 @@ from evolution.model import (
     Due,
     Emitted,
     Life,
-    Row,
     Seen,
     aggregated,
     bounds,
@@ -29,14 +28,17 @@ ANY = ("match", "hops")  # may come before they are due
 Counts = Counter[Emitted]
 
 
-def by_time(life: Life, *, closed: bool) -> tuple[Counts, Counts]:
-    """What has come for certain, and at most; where `how` changed, by either."""
+def by_time(life: Life, *, closed: bool, of: Step | None = None) -> tuple[Counts, Counts]:
+    """What has come for certain, and at most; where `how` changed, by either.
+
+    `of`: as if it had been this step all along, with the aggregates of one of the versions.
+    """
     if life[0].step.kind == "updated":
         return _updated(life)
     sure, most = watermarks(life, closed=closed)
     found = []
     for how in dict.fromkeys(s.step.how for s in life):
-        least, all_ = bounds(due := _due(life, how), sure, most)
+        least, all_ = bounds(due := _due(life, how, of or life[0].step), sure, most)
         found.append((least, Counter(e for _, e in due) if life[0].step.kind in ANY else all_))
     least, all_ = found[0]
     for other in found[1:]:
@@ -53,8 +55,7 @@ def nets(life: Life, *, closed: bool) -> list[Counts]:
     return boards(life, *watermarks(life, closed=closed))
 
 
-def _due(life: Life, how: str) -> Due:
-    step = life[0].step
+def _due(life: Life, how: str, step: Step) -> Due:
     if step.kind in JOINED:
         return JOINED[step.kind](life, how)
     if step.kind in _WINDOWS:
@@ -80,24 +81,24 @@ def _spans(kind: str, time: int, size: int) -> list[tuple[int, int]]:
 
 
 def _windowed(rows: Sequence[Seen], step: Step) -> Iterator[tuple[float, Emitted]]:
-    found = defaultdict[tuple[str, int, int], list[Row]](list)
+    found = defaultdict[tuple[str, int, int], list[Seen]](list)
     for one in rows:
         for span in _spans(step.kind, one.time, step.length * 1000):
-            found[one.key, *span].append(one.row)
+            found[one.key, *span].append(one)
     for (key, start, end), held in found.items():
         yield end, (key, start, *_computed(held, step))
 
 
-def _computed(rows: Sequence[Row], step: Step) -> tuple[int, int]:
+def _computed(rows: Sequence[Seen], step: Step) -> tuple[int, int]:
     if step.kind in ("folded", "merged"):
-        return sum(r["id"] for r in rows), 0
+        return sum(one.row["id"] for one in rows), 0
     if step.kind == "reduced":
-        return sum(r[step.column] for r in rows), rows[-1]["id"]
+        return sum(one.row[step.column] for one in rows), rows[-1].row["id"]
     return aggregated(rows, step)
 
 
 def _told(rows: Sequence[Seen], step: Step) -> tuple[int, int, int]:
-    return rows[0].time, *aggregated([one.row for one in rows], step)
+    return rows[0].time, *aggregated(rows, step)
 
 
 def _session(rows: Sequence[Seen], step: Step) -> Told:
@@ -113,7 +114,7 @@ def _session(rows: Sequence[Seen], step: Step) -> Told:
 
 
 def _everything(rows: Sequence[Seen], step: Step) -> Told:
-    yield END, (-1, *aggregated([one.row for one in rows], step))
+    yield END, (-1, *aggregated(rows, step))
 
 
 def _rows(rows: Sequence[Seen], step: Step) -> Told:

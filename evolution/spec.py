@@ -37,6 +37,10 @@ class Step:
     aggs: tuple[str, ...] = ("sum",)
     how: str = "inner"
     more: bool = False  # a process function with one more value
+    names: tuple[str, ...] = ("m1", "m2")  # of its aggregates
+    was_names: tuple[tuple[str, str], ...] = ()  # a name now, and the one before
+    since: bool = False  # new aggregates count from the start on
+    begins: tuple[int, ...] = ()  # for the model: from which start on each aggregate counts
 
     @property
     def of(self) -> Kind:
@@ -51,11 +55,19 @@ class Step:
     def by_column(self) -> bool:
         return self.of.column or (self.of.aggs and self.aggs != ("count",))
 
+    @property
+    def aggregates(self) -> dict[str, str]:
+        """The kind of each aggregate, by its name."""
+        return dict(zip(self.names, self.aggs, strict=False)) if self.of.aggs else {}
+
+    def settled(self) -> Step:
+        return replace(self, was=None, was_names=(), since=False)
+
     def identity(self) -> tuple[object, ...]:
         """What no step with state can change."""
         return (
-            self.kind, self.keys, self.column if self.by_column else "",
-            self.aggs if self.of.aggs else (), self.length if self.of.length == "refused" else 0,
+            self.kind, self.keys, self.column if self.of.column else "",
+            self.length if self.of.length == "refused" else 0,
             self.how if self.of.how == "refused" else "",
         )  # fmt: skip
 
@@ -97,7 +109,7 @@ class Version:
             changes=(),
             inputs=tuple(replace(i, was=None) for i in self.inputs),
             branches=tuple(
-                replace(b, step=replace(b.step, was=None), output=replace(b.output, was=None))
+                replace(b, step=b.step.settled(), output=replace(b.output, was=None))
                 for b in self.branches
             ),
         )

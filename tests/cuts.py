@@ -230,6 +230,10 @@ OTHERS: dict[str, dict[str, str]] = {
         "_FIRST": "rows of a batch, which tests draw",
         "_LEAST": "rows of a batch, which tests draw",
     },
+    "driver.dead_replay": {
+        "AT_ONCE": "drawn in its tests",
+        "_AS_LONG_AS": "patience",
+    },
     "driver.planner": {
         "Pace.target_ms": "the user's",
     },
@@ -579,6 +583,20 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.looked": {
         "ENDLESS_ROWS": "rows shown",
     },
+    "doctor.examine": {
+        "_LITTLE": "bytes free",
+        "_LOOKS": "patience",
+        "_NOTHING": "bytes free",
+    },
+    "doctor.job_state": {
+        "_FEW": "names shown",
+    },
+    "doctor.output_files": {
+        "_TRIES": "patience",
+    },
+    "cli.doctor": {
+        "_UNUSABLE": "an exit code",
+    },
     "state.deliveries": {
         "_MOST": "epochs shown",
     },
@@ -676,7 +694,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "OutputSuite.stops": "how many points the suite tries",
         "OutputSuite.stops_inside": "how many points the suite tries",
         "OutputSuite.crashes_inside": "how much a test tries",
-        "_EVERY": "how much a test tries",
+        "OutputSuite.passings": "how much a test tries",
+        "OutputSuite.rounds": "how much a test tries",
     },
     "testing.strategies": {
         "_SECOND": "ms",

@@ -46,6 +46,7 @@ ROOMS = {
     "task": (*JOB, "epoch"),
     "driver": (*JOB, "epoch", "task"),
     "inspect": (*JOB, "epoch", "task", "driver"),
+    "doctor": (*JOB, "epoch", "driver", "inspect"),
     "engine": (*JOB, "epoch", "task", "driver", "inspect"),
     "look": (*JOB, "epoch", "task", "driver", "inspect"),
     "testing": (*JOB, "epoch", "task", "driver", "inspect", "look", "api"),

@@ -13,7 +13,7 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
-    "create_savepoint", "plan_rewind", "restore_savepoint", "savepoints",
+    "create_savepoint", "plan_rewind", "replay_dead", "restore_savepoint", "savepoints",
     "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
     "tumbling", "value",
 ]  # fmt: skip

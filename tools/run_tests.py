@@ -1,5 +1,6 @@
 """All tests in plain pytest processes, two at a time: those on Spark in one, since Spark starts
-once, and the others by folder.
+once, and the others by folder. Folders of few files share one: each process imports everything.
+Those that mostly wait, for brokers, go on beside the two.
 
 Prints the last line of each when it ends, all that a failed one printed, and at the end what
 failed; what they print meanwhile is in build/tests, with their slowest tests, and the last line of
@@ -32,9 +33,11 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 PRINTED = ROOT / "build" / "tests"
 AT_ONCE = 2  # processes
+BESIDE = ("kafka",)
 MUCH = 60_000  # characters of what a group printed; the file has all
 PASSED, NONE_COLLECTED = 0, 5  # exit codes of pytest
 LONGEST = ("sinks", "sources", "ops", "kafka", "windows", "joins", "streams", "others", "driver")
+FEW = 6  # files of tests in a folder that shares its process
 INSTALLED = "tests/test_installed.py"  # its environment is made once, for its tests on Spark too
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
@@ -55,6 +58,9 @@ def groups() -> Iterator[Group]:
     top = sorted(str(file.relative_to(ROOT)) for file in TESTS.glob("test_*.py"))
     top.remove(INSTALLED)
     found["others"] = (len(top), top)
+    small = sorted(name for name, (files, _) in found.items() if files < FEW)
+    few = [found.pop(name) for name in small]
+    found["small"] = (sum(files for files, _ in few), [place for _, (place,) in few])
     first = [name for name in LONGEST if name in found]
     then = sorted(found.keys() - first, key=lambda name: (-found[name][0], name))
     for name in (*first, *then):
@@ -118,8 +124,11 @@ def _end(running: subprocess.Popen[bytes]) -> int:
 def main() -> int:
     began, failed, failures = time.monotonic(), [], []
     PRINTED.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting = {pool.submit(run, group, began + PATIENCE): group[0] for group in groups()}
+    with ThreadPoolExecutor(AT_ONCE) as two, ThreadPoolExecutor(1) as beside:
+        waiting = {
+            (beside if group[0] in BESIDE else two).submit(run, group, began + PATIENCE): group[0]
+            for group in groups()
+        }
         while waiting:
             ended, _ = wait(waiting, SILENCE, FIRST_COMPLETED)
             for future in ended:

@@ -95,6 +95,7 @@ from headrace.sources.spouts import Spout
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.driver.dead_replay import replay_dead
     from headrace.driver.rewind import plan_rewind
     from headrace.driver.savepoints import create_savepoint, restore_savepoint, savepoints
     from headrace.engine.output_frames import to_spark
@@ -192,6 +193,7 @@ __all__ = [
     "plan_rewind",
     "read_output",
     "reducing",
+    "replay_dead",
     "resource",
     "restore_savepoint",
     "rows",
@@ -244,6 +246,10 @@ def __getattr__(name: str) -> Any:
         from headrace.driver.rewind import plan_rewind
 
         return plan_rewind
+    if name == "replay_dead":
+        from headrace.driver.dead_replay import replay_dead
+
+        return replay_dead
     if name == "outputs":
         from headrace.inspect.output_epochs import outputs
 

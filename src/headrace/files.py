@@ -84,6 +84,33 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def irregular(path: Path) -> str:
+    """Why there is no file of that name, in words; "" if there is one."""
+    if path.is_file():
+        return ""
+    if path.is_symlink():
+        return f"it is a link to {str(path.readlink())!r}, where there is no file"
+    return "it is a folder" if path.is_dir() else "it is missing"
+
+
+def unusable(path: Path) -> str:
+    """Why a file of that name can neither be opened nor made, in words; "" if it can be."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return ""  # also where a link leads nowhere
+    except OSError:
+        pass
+    return irregular(path)
+
+
+def put_away(path: Path) -> None:
+    """Remove what is in the place of a file: a file, a link, or a folder that is empty."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+
+
 def make_folder(folder: Path) -> None:
     """Make `folder`, durably, unless it is there."""
     if not folder.is_dir():

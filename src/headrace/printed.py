@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from headrace import notebook
@@ -18,6 +20,22 @@ def text_of(value: object) -> str:
         return f"{value:.6g}"
     text = str(value).replace("+00:00", "Z")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers in words: 3 to 5, 7."""
+    found = list[list[int]]()
+    for number in sorted({*numbers}):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in found)
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: 1 row, 2 rows."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def texts_of(rows: pa.Table) -> list[tuple[str, ...]]:

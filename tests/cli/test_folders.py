@@ -189,6 +189,35 @@ def test_dead_letters_are_counted_listed_and_shown(call):
     assert call("dead", "ls", "one", "--step", "other").stdout == "there are no dead letters\n"
 
 
+def test_dead_letters_are_replayed_and_gone_from_the_list(call):
+    driver = _driver("one")
+    driver.drain()
+    driver.close()
+
+    assert call(
+        "dead", "replay", "one", "--step", "inverse", "--error", "Zero", "--dry-run"
+    ).stdout == ("job one: 1 dead letter would be replayed\n")
+    assert call("dead", "replay", "one", "--number", "2").stdout == (
+        "job one: 1 dead letter will be replayed\n"
+    )
+    found = json.loads(call("dead", "replay", "one", "--epoch", "1-9", "--json").stdout)
+    assert (found["asked"], found["waiting"], found["refused"]) == (1, 1, [])
+    head, first, second = call("dead", "ls", "one").stdout.splitlines()
+    assert "replay" in head.split() and "to be replayed" in first and "to be replayed" in second
+    assert "HR-CLI-023" in call("dead", "replay", "one", "--epoch", "x").stderr
+
+    job = hr.Job("one")
+    numbers = job.read(hr.rows([{"v": 0}] * 6, "v bigint"), name="in")
+    numbers.map(lambda r: (0,), schema="v bigint", name="inverse").write("collect:", name="out")
+    driver = Driver(job, JOBS / "one", until="end")
+    driver.drain()
+    assert driver.output("out").num_rows == 6
+    driver.close()
+    assert call("dead", "ls", "one").stdout == "there are no dead letters\n"
+    assert call("dead", "count", "one").stdout == "there are no dead letters\n"
+    assert "replay    replayed in epoch " in call("dead", "show", "one", "1").stdout
+
+
 def test_a_job_without_dead_letters_says_so(call):
     driver = _driver("one", rows=1)
     driver.drain()

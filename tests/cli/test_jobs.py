@@ -257,6 +257,29 @@ def test_of_a_failed_job_spark_itself_says_nothing(call):
     assert [line for line in done.stderr.splitlines() if line.startswith("spark:")] == []
 
 
+def test_plan_compares_two_files_without_a_folder(call, tmp_path):
+    same = call("plan", "job.py", "new.py", job=JOB, new=JOB)
+    assert same.exit_code == 0
+    assert same.stdout.split("\n")[:2] == ["operator  totals: same", "input     rows: same"]
+    added = JOB.replace('total=hr.sum("v")', 'total=hr.sum("v"), n=hr.count()')
+    refused = call("plan", "job.py", "new.py", new=added)
+    assert refused.exit_code == 1 and "the aggregate 'n' is new" in refused.stdout
+    assert "HR-EVOLVE-001" in refused.stderr
+    said = call(
+        "plan", "job.py", "new.py", new=added.replace("hr.count()", 'hr.count(), since="restart"')
+    )
+    assert said.exit_code == 0 and "totals.n: new" in said.stdout
+    assert call("plan", "new.py", "job.py").exit_code == 1
+    assert call("plan", "new.py", "job.py", "--drop", "totals.n").exit_code == 0
+    assert not (tmp_path / ".headrace").exists()
+
+
+def test_plan_of_two_files_refuses_what_is_about_a_folder_or_another_job(call):
+    assert "HR-EVOLVE-006" in failed(call("plan", "job.py", "job.py", "--folder", "x", job=JOB))
+    other = call("plan", "job.py", "new.py", new=JOB.replace('"counts"', '"other"'))
+    assert "HR-EVOLVE-007" in failed(other)
+
+
 @pytest.mark.spark
 def test_plan_says_what_is_new_same_renamed_dropped_and_refused(spark, call):
     assert "has not run yet: everything is new" in call("plan", "job.py", job=JOB).stdout

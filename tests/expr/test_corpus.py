@@ -50,7 +50,7 @@ def test_written_texts_mean_what_they_mean_in_spark(name, spark):
 
 @pytest.mark.parametrize("seed", range(1))
 def test_drawn_texts_mean_what_they_mean_in_spark(seed, drawn_oracle):
-    found = compare(drawn_oracle, TABLE, Draw(seed).texts(500))
+    found = compare(drawn_oracle, TABLE, Draw(seed).texts(250))
     assert found.refused == {}
     assert undocumented(found.differences) == []
 

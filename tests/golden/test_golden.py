@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.doctor.examine import examine_job
 from tests.golden.programs import PROGRAMS, Program
 from tests.golden.programs.base import readings
 from tests.golden.reading import Play, description, unpack
@@ -168,3 +169,12 @@ def comparable(described: dict[str, Any], known: dict[str, Any]) -> dict[str, An
         origin.pop("functions", None)
         origin["sides"] = [side[:2] for side in origin.get("sides", [])]
     return described
+
+
+@every_folder
+def test_doctor_finds_nothing(left, home):
+    golden, _ = unpacked(left, home)
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+    assert examine_job(golden.folder).findings == ()
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before

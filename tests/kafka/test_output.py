@@ -27,7 +27,7 @@ from tests.sinks.writing import ALONE, SCHEMA, expected, made, refusal, stage, t
 
 
 class TestKafkaOutput(OutputSuite):
-    every, every_crash = 11, 5
+    passings, rounds = 2, 1
     crashes_inside = 20  # each leaves a client of Kafka behind; HEADRACE_LONG: all
 
     @pytest.fixture

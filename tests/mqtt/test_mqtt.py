@@ -325,7 +325,7 @@ class Taken:
 
 @needs_broker
 class TestMqttOutput(OutputSuite):
-    every = 12
+    rounds = 1
 
     @pytest.fixture
     def make(self, broker):

@@ -380,6 +380,7 @@ CASES: dict[str, Case] = {
         lambda s: s.deduplicate(within="1h", name="s"),
         {"within": lambda s: s.deduplicate(within="2h", name="s"),
          "columns": lambda s: s.deduplicate("p", within="1h", name="s")},
+        {"a shorter time": lambda s: s.deduplicate(within="30m", name="s")},
     ),
     "changes_only": keyed_case(
         lambda s: s.changes_only("x", **S),
@@ -430,7 +431,7 @@ CASES: dict[str, Case] = {
     ),
     "limit": keyed_case(
         lambda s: s.limit(2, **S),
-        {"rows": lambda s: s.limit(3, **S)},
+        free={"more rows": lambda s: s.limit(3, **S), "fewer rows": lambda s: s.limit(1, **S)},
     ),
     "top": keyed_case(
         lambda s: s.top(2, by="x", **S),
@@ -523,7 +524,8 @@ CASES: dict[str, Case] = {
             "longer lateness": lambda left, right: interval(left, right, lateness="1h"),
             "key expression": lambda left, right: interval(left, right.with_columns(k="upper(k)")),
         },
-        {"a condition": lambda left, right: interval(left.where("x > 1"), right),
+        {"narrower": lambda left, right: interval(left, right, within="30m"),
+         "a condition": lambda left, right: interval(left.where("x > 1"), right),
          "suffix": lambda left, right: interval(left, right, suffix="_other")},
     ),
     "join of a stream with itself": Case(

@@ -85,10 +85,6 @@ REFUSED = {
         ),
         "the aggregate 's' is new",
     ),
-    "aggregate gone": (
-        lambda s: s.key_by("area").window(tumbling("5s")).agg(n=count()),
-        "the aggregate 'c' is gone",
-    ),
     "another aggregate": (
         lambda s: s.key_by("area").window(tumbling("5s")).agg(c=sum("celsius"), n=count()),
         "the aggregate 'c' was mean",
@@ -119,7 +115,7 @@ OWN = {
     "within": (
         lambda s: s.deduplicate("area", within="5s"),
         lambda s: s.deduplicate("area", within=DAY),
-        "'within' of this deduplicate was 5s and is 1d",
+        "its within was 5s and is 1d: what was over by that is gone",
     ),
     "top": (
         lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),
@@ -129,7 +125,7 @@ OWN = {
     "interval": (
         lambda s: s.join(s.where("sensor > 1"), on="area", within="5s"),
         lambda s: s.join(s.where("sensor > 1"), on="area", within="9s"),
-        "'within' of this join changed",
+        "its within was -5s to 5s and is -9s to 9s: what was over by that is gone",
     ),
     "pattern": (
         lambda s: s.key_by("area").match(pattern("a", "celsius > 1").within("5s"), name="s"),

@@ -145,20 +145,18 @@ def test_a_column_of_stored_rows_may_become_nullable(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "because"),
+    ("before", "after"),
     [
         (
             lambda s: s.agg(a=hr.sum("x"), b=hr.sum("y"), **S),
             lambda s: s.agg(b=hr.sum("y"), a=hr.sum("x"), **S),
-            "its aggregates were a, b and are b, a: their order changed",
         ),
         (
             lambda s: s.window(TEN).agg(a=hr.sum("x"), b=hr.sum("y"), name="s"),
             lambda s: s.window(TEN).agg(b=hr.sum("y"), a=hr.sum("x"), name="s"),
-            "its aggregates were a, b and are b, a: their order changed",
         ),
     ],
 )
-def test_another_order_is_called_so(before: Any, after: Any, because: str) -> None:
-    (refused,) = compared(keyed(before), keyed(after)).of("refused")
-    assert refused.because == because
+def test_aggregates_in_another_order_are_the_same(before: Any, after: Any) -> None:
+    (same,) = compared(keyed(before), keyed(after)).of("same")
+    assert same.name == "s"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from headrace.schema import schema_of
 from headrace.sources import decode
 from headrace.testing import Driver
 
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "100"))  # others in every run; make models: 500
 MANY = 100_000
 DEEP = b"[" * MANY + b"]" * MANY
 NINES = b"9" * MANY
@@ -126,7 +128,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @example(kind="bigint", value="9007199254740993", exact=False)
 @example(kind="decimal(20,2)", value="123456789012345678.25", exact=False)
 @example(kind="string", value="0.1000", exact=False)
@@ -146,7 +148,7 @@ def test_a_value_inside_a_list_reads_as_it_does_outside(kind, value, exact):
         assert repr(plain["a"]) == repr(inside["b"][0])
 
 
-@settings(max_examples=200)
+@settings(max_examples=EXAMPLES)
 @given(value=st.one_of(st.integers(-(2**63), 2**63 - 1), st.decimals(-(10**17), 10**17, places=2)))
 def test_numbers_in_lists_are_the_numbers_that_are_written(value):
     kind = "bigint" if isinstance(value, int) else "decimal(20,2)"
@@ -175,7 +177,7 @@ LINES = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @given(format=st.sampled_from(list(LINES)), records=st.lists(PIECES, min_size=1, max_size=4))
 def test_any_bytes_are_rows_or_dead(format, records):
     good, schema = LINES[format]
@@ -204,7 +206,7 @@ def test_a_csv_record_may_end_as_a_line_does(record):
 DECIMALS = st.from_regex(r"[+-]?[0-9]{0,45}(\.[0-9]{0,45})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @example("9" * 300)
 @example("9" * 39)
 @example("7000000000000E22")

@@ -1,6 +1,6 @@
 """What windows, time, triggers and state mean, as transcripts: in process, and on Spark.
 
-Every case of every file here is played in process, one batch per step, and every third of a file
+Every case of every file here is played in process, one batch per step, and every fifth of a file
 on Spark; `HEADRACE_LONG=1 make test ARGS=tests/transcripts` plays all of them there.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from headrace.testing import Case, read_cases, run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
-EACH = 1 if os.environ.get("HEADRACE_LONG") else 3
+EACH = 1 if os.environ.get("HEADRACE_LONG") else 5
 CASES = [(file.stem, case) for file in FILES for case in read_cases(file)]
 
 

@@ -209,7 +209,7 @@ THEMES = (
         ":doc:`/docs/guide/why` and :doc:`/docs/guide/live-state`.",
         public(
             "run Run peek StepState outputs create_savepoint savepoints restore_savepoint "
-            "plan_rewind __version__"
+            "plan_rewind replay_dead __version__"
         ),
         (
             "Status",
@@ -222,6 +222,8 @@ THEMES = (
             "RewindPlan",
             "InputRewind",
             "OutputRewind",
+            "DeadReplay",
+            "CannotReplay",
             "Why",
             "Reason",
             "Comparison",

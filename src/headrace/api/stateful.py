@@ -8,7 +8,7 @@ the user's: the same operator, state and guarantees.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,10 +23,12 @@ from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.fold import Folding, RunningFold
 from headrace.ops.process.function import KeyedProcess, ProcessMeta
+from headrace.ops.process.migration import checked
 from headrace.ops.process.operator import ProcessSpec
 from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.stream.running_aggregates import RunningAggregates
 from headrace.plan import columns as cols
+from headrace.plan.aggregate_changes import RESTART
 from headrace.plan.aggregation import Aggregation, aggregation, named_specs
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
@@ -52,15 +54,20 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         unbounded: bool = False,
         name: str | Aggregate | Expr | None = None,
         was: str | Aggregate | Expr | None = None,
+        since: str | Aggregate | Expr | None = None,
+        was_fields: Mapping[str, str] | Aggregate | Expr | None = None,
         **aggs: Aggregate | Expr | str,
     ) -> StreamT:
         """Running aggregates: each row, and what the aggregates of its key are after it.
 
         As SQL text or as arithmetic, too: `agg("celsius - avg(celsius) as above")`, where a column
         outside of aggregates is the row's own.
+
+        Of a changed program: `since="restart"` lets aggregates that its state does not have yet
+        count from the start on, and `was_fields={"new": "old"}` renames those that it has.
         """
-        step_name, earlier_name, named = split_names(name, was, aggs)
-        step = self._step(step_name, earlier_name)
+        options, named = split_options(aggs, name=name, was=was, since=since, was_fields=was_fields)
+        step = self._step(options["name"], options["was"])
         specs = named_specs(self._draft, texts, named, step.site)
         what = aggregation(self._draft, specs, step.schema, step.site, step.schema.names)
         step.report(*clashes(self._keys, [*what.fields, *what.computed], "part of the key"))
@@ -69,7 +76,8 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         added = [f for f in what.fields if f.name not in step.schema.names]
         schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
         spec = RunningAggregates(what.aggs)
-        edge = step.stateful(spec, (self._keys,), schema, "agg", unbounded=unbounded)
+        before = of_stored(step, what, options)
+        edge = step.stateful(spec, (self._keys,), schema, "agg", unbounded=unbounded, **before)
         order = [*step.schema.names, *(n for n in specs if n not in step.schema.names)]
         return self._stream(finished(step, edge, what, order))
 
@@ -318,15 +326,23 @@ def _outlives(declared: ValueState) -> list[PlanError]:
     ]
 
 
-def split_names(
-    name: object, was: object, aggs: dict[str, Any]
-) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Tell a step's `name=` and `was=` from result columns that are called so."""
+def split_options(aggs: dict[str, Any], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the options of `agg` from result columns that are called so."""
     kinds = (Aggregate, OwnAggregate, Expr)
-    columns = {"name": name, "was": was}
-    results = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
-    step_name, earlier_name = (None if isinstance(v, kinds) else v for v in (name, was))
-    return step_name, earlier_name, results  # type: ignore[return-value]
+    results = {k: v for k, v in options.items() if isinstance(v, kinds)}
+    return {k: None if k in results else v for k, v in options.items()}, {**results, **aggs}
+
+
+def of_stored(step: StepBuilder, what: Aggregation, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a changed program says of the aggregates in its state: the fields of its node."""
+    since, was_fields = options["since"], dict[str, str]()
+    if since not in (None, RESTART):
+        hint = f'Say since="{RESTART}", or leave it out.'
+        step.report(PlanError("HR-AGG-018", f"agg has since={since!r}", hint))
+    with step.draft.attempt(step.site):
+        names = pa.struct([pa.field(name, pa.null()) for name, _ in what.aggs])
+        was_fields = checked(options["was_fields"], names)
+    return {"since": since, "was_fields": was_fields}
 
 
 def finished(step: StepBuilder, edge: Edge, what: Aggregation, order: Sequence[str]) -> Edge:

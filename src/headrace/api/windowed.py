@@ -16,7 +16,13 @@ import pyarrow as pa
 
 from headrace.api.handles import PLAIN, AnyStream, StepBuilder
 from headrace.api.row_window_checks import check_stored
-from headrace.api.stateful import finished, fold_function, reduce_function, split_names
+from headrace.api.stateful import (
+    finished,
+    fold_function,
+    of_stored,
+    reduce_function,
+    split_options,
+)
 from headrace.api.window_cut import (
     BOUNDS,
     Cut,
@@ -58,19 +64,24 @@ class WindowedStream(Generic[ResultT]):
         *texts: str | Expr,
         name: str | Aggregate | Expr | None = None,
         was: str | Aggregate | Expr | None = None,
+        since: str | Aggregate | Expr | None = None,
+        was_fields: Mapping[str, str] | Aggregate | Expr | None = None,
         **aggs: Aggregate | Expr | str,
     ) -> ResultT:
         """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`.
 
         As SQL text or as arithmetic, too: `agg("sum(v) / count(*) as mean")`,
         `agg(spread=hr.max("v") - hr.min("v"))`.
+
+        Of a changed program: `since="restart"` lets aggregates that its state does not have yet
+        count from the start on, and `was_fields={"new": "old"}` renames those that it has.
         """
-        step_name, earlier_name, named = split_names(name, was, aggs)
-        step = self._step(step_name, earlier_name)
+        options, named = split_options(aggs, name=name, was=was, since=since, was_fields=was_fields)
+        step = self._step(options["name"], options["was"])
         specs = named_specs(self._draft, texts, named, step.site)
         around = [*self._keys, *(f.name for f in BOUNDS)]
         what = aggregation(self._draft, specs, step.schema, step.site, around)
-        edge = self._add(step, what.fields, what.aggs)
+        edge = self._add(step, what.fields, what.aggs, **of_stored(step, what, options))
         others = [n for n in edge.schema.names if n not in {f.name for f in what.fields}]
         step.report(*clashes(others, what.computed, "part of every window's result"))
         after = [n for n in others if n not in around]
@@ -177,10 +188,10 @@ class WindowedStream(Generic[ResultT]):
     def _result(
         self, step: StepBuilder, fields: list[pa.Field], computed: Computed, unbounded: bool = False
     ) -> ResultT:
-        return self._kind(self._draft, self._add(step, fields, computed, unbounded))
+        return self._kind(self._draft, self._add(step, fields, computed, unbounded=unbounded))
 
     def _add(
-        self, step: StepBuilder, fields: list[pa.Field], computed: Computed, unbounded: bool = False
+        self, step: StepBuilder, fields: list[pa.Field], computed: Computed, **more: Any
     ) -> Edge:
         clocked = self._cut.clocked
         with self._draft.attempt(step.site):
@@ -191,8 +202,8 @@ class WindowedStream(Generic[ResultT]):
             self._schema(step, fields),
             "window",
             processing=clocked,
-            unbounded=unbounded,
             timed=self._edge.node.timed or clocked or not self._cut.by_rows,
+            **more,
         )
 
     def _step(self, name: str | None, was: str | None) -> StepBuilder:

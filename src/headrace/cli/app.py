@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, folders, jobs, savepoint, state, topic, why
+from headrace.cli import dead, doctor, folders, jobs, savepoint, state, topic, why
 from headrace.cli.supervise import MAY_PASS, PASSING
 from headrace.errors import HeadraceError
 
@@ -32,6 +32,7 @@ EPILOG = """Try:
 [bold]headrace jobs[/bold]                    which jobs run here, and how far they are
 [bold]headrace why job.py[/bold]              why there is no output yet
 [bold]headrace dead ls job.py[/bold]          rows that failed, and why
+[bold]headrace doctor job.py[/bold]           every file checked, and what to do
 [bold]headrace state get job.py STEP[/bold]   the state of a step, while the job runs
 """
 
@@ -90,6 +91,7 @@ app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
 app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Jobs")
 app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
+app.command("doctor", rich_help_panel="Jobs")(doctor.doctor)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")

@@ -1,4 +1,4 @@
-"""`headrace dead`: the dead letters in a job's folder, counted, listed and shown whole."""
+"""`headrace dead`: the dead letters in a job's folder, counted, listed, shown, and sent again."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import typer
 
 from headrace.cli.folders import Place, job_at, print_table
 from headrace.cli.jobs import AsJson, Folder, Name
+from headrace.cli.loading import load_job
 from headrace.errors import RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 app = typer.Typer(
-    help="The dead letters of a job: rows that failed, with the reason.",
+    help="The dead letters of a job: rows that failed, with the reason.\n\n"
+    "See what failed (count, ls), look at one with its record and traceback (show), correct the "
+    "program, and replay: the rows enter the step that failed on them once more, and go on from "
+    "there to the outputs, exactly once.",
     epilog="Try:\n\n[bold]headrace dead count job.py[/bold]\n"
-    "[bold]headrace dead show job.py[/bold]",
+    "[bold]headrace dead show job.py[/bold]\n"
+    "[bold]headrace dead replay job.py --dry-run[/bold]",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -33,7 +38,7 @@ def count(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson
 
     Example: [bold]headrace dead count fire-alarm[/bold]
     """
-    letters = _letters(place, job, folder, None)
+    letters = _open_letters(place, job, folder, None)
     steps, errors = letters.column("step").to_pylist(), letters.column("error").to_pylist()
     kinds = Counter((step, _kind(error)) for step, error in zip(steps, errors, strict=True))
     rows = [{"step": s, "error": e, "letters": n} for (s, e), n in kinds.most_common()]
@@ -52,14 +57,16 @@ def list_letters(
     """List the newest dead letters, the newest last.
 
     Of each its number, the epoch, the step that failed, the place in the input, and the error.
+    Letters that were replayed are left out; those that wait for the job to replay them say so.
 
     Example: [bold]headrace dead ls fire-alarm --step parse[/bold]
     """
-    letters = _letters(place, job, folder, step)
+    letters = _open_letters(place, job, folder, step)
     rows = [_row(letters, number) for number in _newest(letters, limit)]
     if not as_json:
         rows = [{**row, "error": _line(row["error"])} for row in rows]
-    _show(rows, ("number", "epoch", "step", "place", "error"), as_json)
+    waiting = ("replay",) if any(row["replay"] for row in rows) else ()
+    _show(rows, ("number", "epoch", "step", "place", "error", *waiting), as_json)
 
 
 @app.command("show")
@@ -78,7 +85,7 @@ def show(
 
     Example: [bold]headrace dead show fire-alarm 3[/bold]
     """
-    letters = _letters(place, job, folder, step)
+    letters = _open_letters(place, job, folder, step, every=True)
     chosen = [n for n in _newest(letters, letters.num_rows) if number in (None, n)][-1:]
     if not chosen:
         raise RunError(
@@ -92,33 +99,104 @@ def show(
         return
     for name in ("number", "epoch", "input", "split", "offset", "place", "step", "error"):
         typer.echo(f"{name:<9} {row[name]}")
+    if row["replay"]:
+        typer.echo(f"replay    {row['replay']}")
     typer.echo(f"record    {row['record']}")
     if row["traceback"]:
         typer.echo(row["traceback"].rstrip())
 
 
-def _letters(place: Path, job: str | None, folder: str | None, step: str | None) -> pa.Table:
-    """The letters of the job, each with its number: by epoch, then as they were stored."""
-    import numpy as np
+@app.command("replay")
+def replay(
+    place: Place,
+    step: Step = None,
+    error: Annotated[
+        str | None, typer.Option(help="Only those whose error contains this.", metavar="TEXT")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only those that failed then or later.", metavar="TIME"),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only those that failed before.", metavar="TIME")
+    ] = None,
+    epoch: Annotated[
+        str | None, typer.Option(help="Only those of an epoch, or of several.", metavar="N[-N]")
+    ] = None,
+    number: Annotated[
+        list[int] | None,
+        typer.Option(help="Only this one, as `dead ls` numbers them. Repeatable.", metavar="N"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be replayed; ask for nothing.")
+    ] = False,
+    job: Name = None,
+    folder: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send dead letters again, into the step that failed on them.
+
+    Correct the program first. A job that runs takes them in with its next batch, if it runs the
+    corrected program; otherwise the next start does. Each goes through the rest of the program
+    once, whatever crashes; what fails again is a new dead letter. Without options all letters are
+    meant; those that cannot be replayed are listed with the reason. With the job's Python file in
+    place of its folder, it is also seen whether the program still has their steps.
+
+    Example: [bold]headrace dead replay fire_alarm.py --step parse --dry-run[/bold]
+    """
+    from headrace.clock import SystemClock, moment_millis
+    from headrace.driver.dead_replay import Choice, ask
+
+    at, now = job_at(place, job, folder), SystemClock().now()
+    is_program = place.suffix == ".py" and place.is_file()
+    choice = Choice(
+        step,
+        error,
+        None if since is None else moment_millis(since, now),
+        None if until is None else moment_millis(until, now),
+        None if epoch is None else _epochs(epoch),
+        None if number is None else frozenset(number),
+    )
+    program = load_job(place, job).program() if is_program else None
+    found = ask(at.log, choice, program, dry_run=dry_run)
+    typer.echo(json.dumps(found.json, indent=2) if as_json else str(found))
+
+
+def _epochs(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    try:
+        return int(first), int(last if dash else first)
+    except ValueError:
+        raise RunError(
+            "HR-CLI-023", f"--epoch {text!r} names no epochs", "Pass a number, or two: 12-15."
+        ) from None
+
+
+def _letters(place: Path, job: str | None, folder: str | None) -> tuple[pa.Table, list[str]]:
+    """The letters of the job, each with its number and what is known of its replay."""
+    from headrace.driver.dead_replay import ASKED, letters_of
+
+    found = letters_of(job_at(place, job, folder).log)
+    states = [
+        f"replayed in epoch {found.replayed[id]}"
+        if id in found.replayed
+        else (ASKED if id in found.asked else "")
+        for id in found.rows.column("id").to_pylist()
+    ]
+    return found.rows.drop_columns(["id", "at", "enters", "port", "row"]), states
+
+
+def _open_letters(
+    place: Path, job: str | None, folder: str | None, step: str | None, *, every: bool = False
+) -> pa.Table:
+    """The letters of a step, or of all; without those that were replayed, unless `every`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from headrace.epoch.bundle import DEAD
-    from headrace.inspect.progress import progress_of
-    from headrace.plan.nodes import DEAD_SCHEMA
-    from headrace.sinks import read_output
-
-    at = job_at(place, job, folder)
-    where, manifest = at.log.folder / DEAD, at.log.latest()
-    stored = where.is_dir() and any(where.iterdir())
-    if manifest is not None and progress_of(manifest, {}).dead and not stored:
-        raise RunError(
-            "HR-CLI-009",
-            f"job {at.name!r} writes its dead letters to an output of its own",
-            "Look there: the program uses job.dead.",
-        )
-    letters = read_output(where) if stored else DEAD_SCHEMA.empty_table()
-    letters = letters.append_column("number", pa.array(np.arange(1, letters.num_rows + 1)))
+    letters, states = _letters(place, job, folder)
+    letters = letters.append_column("replay", pa.array(states, pa.string()))
+    if not every:
+        letters = letters.filter(pa.array([not s.startswith("replayed") for s in states], "bool"))
     return letters if step is None else letters.filter(pc.equal(letters.column("step"), step))
 
 

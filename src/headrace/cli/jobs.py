@@ -17,7 +17,7 @@ from headrace.cli.loading import load_job
 from headrace.cli.supervise import Supervisor, command_of
 from headrace.driver.start import folder_of
 from headrace.engine.interrupts import acting, say_stopped
-from headrace.errors import StateError
+from headrace.errors import RunError, StateError
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
 
@@ -188,6 +188,15 @@ def explain(file: File, job: Name = None, as_json: AsJson = False, svg: PictureP
 
 def plan(
     file: File,
+    new: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Another version of the file: what its job would do with the state of FILE's, "
+            "without any folder.",
+            metavar="NEW",
+            show_default=False,
+        ),
+    ] = None,
     job: Name = None,
     folder: Folder = None,
     until: Until = None,
@@ -203,17 +212,45 @@ def plan(
     renamed, dropped or refused. Makes every check that a start makes, and changes nothing.
     The exit code is 1 if a start with the same options would be refused.
 
+    With NEW, compares two files instead, FILE as it ran and NEW as it shall: the programs alone,
+    before there is a folder, and whatever the inputs and outputs hold.
+
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
-    """
+    """  # fmt: skip
     from headrace.driver.start import checked, review
     from headrace.driver.start_checks import Consent
 
+    if new is not None:
+        if folder is not None or until is not None or take_over or go_back or for_good:
+            hint = (
+                "Leave the options out that are about a folder; --job, --drop and --drop-all stay."
+            )
+            raise RunError("HR-EVOLVE-006", "plan FILE NEW compares two programs, no folder", hint)
+        _plan_between(file, new, job, drop_all or drop or ())
+        return
     program = load_job(file, job).program()
     reviewed = review(program, folder, until=until)
-    new = f"job {program.name!r} has not run yet: everything is new"
-    typer.echo(new if reviewed.comparison is None else str(reviewed.comparison))
+    everything = f"job {program.name!r} has not run yet: everything is new"
+    typer.echo(everything if reviewed.comparison is None else str(reviewed.comparison))
     consent = Consent(drop_all or drop or (), take_over, go_back, for_good)
     checked(lambda: review(program, folder, until=until), consent)
+
+
+def _plan_between(
+    file: Path, new: Path, job: str | None, drop: list[str] | tuple[()] | bool
+) -> None:
+    from headrace.plan.evolution import compare_programs
+
+    before, after = (load_job(one, job).program() for one in (file, new))
+    if before.name != after.name:
+        raise RunError(
+            "HR-EVOLVE-007",
+            f"{str(file)!r} makes the job {before.name!r}, and {str(new)!r} the job {after.name!r}",
+            "A folder belongs to one job: give the job its old name.",
+        )
+    found = compare_programs(before, after)
+    typer.echo(str(found))
+    found.check(drop)
 
 
 def warm() -> None:

@@ -220,6 +220,7 @@ class Committer:
             metrics=_added(before.metrics, total.metrics),
             timing={phase: round(ms, 1) for phase, ms in total.timing.items()},
             settled=_still_open(total.settled, ops),
+            resent=_resent(before, epoch, end),
         )
 
     def _ended(self, splits: Sequence[Split], total: Total) -> bool:
@@ -269,6 +270,11 @@ def _still_open(
     if oldest is None:
         return None
     return tuple(fate for fate in settled if fate[4] >= oldest) or None
+
+
+def _resent(before: Manifest, epoch: int, end: Offset) -> tuple[tuple[int, int], ...] | None:
+    """The requests to send dead letters again that are done with this epoch; None if none is."""
+    return before.resent if end.resent is None else (*(before.resent or ()), (end.resent, epoch))
 
 
 def _advanced(split: Split, total: Total) -> Split:

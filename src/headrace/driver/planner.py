@@ -32,6 +32,7 @@ from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Read, Stateful
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
+from headrace.state.resends import Resends
 from headrace.state.savepoints import Pins, held_offsets
 
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
@@ -61,6 +62,7 @@ class Planner:
         self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
         self._reads, self._pins = bundle.reads, Pins(log.folder)
+        self._resends = Resends(log.folder)
         self._admission = Admission(pace.target_ms, pace.max_batch, pace.first_batch)
         self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
@@ -110,7 +112,8 @@ class Planner:
         now = max(self._clock.now(), start.clock)
         self._learn(now)
         after = self._move(before.splits, before.free_split_id(), now)
-        if not self._worthwhile(before, after, now):
+        resent = self._resends.next(before)
+        if resent is None and not self._worthwhile(before, after, now):
             # If another driver has gone on meanwhile, the folder is that driver's.
             undisputed = self._log.newest() == start.epoch
             if self._only_now and undisputed and self._exhausted(after):
@@ -121,7 +124,7 @@ class Planner:
         self._admission.took(rows)
         self._planned_at = now
         lag = max(0, self._waiting - rows)
-        return Offset(start.epoch + 1, now, tuple(after), lag)
+        return Offset(start.epoch + 1, now, tuple(after), lag, resent)
 
     def _learn(self, now: int) -> None:
         if self._planned_at is not None:
@@ -307,9 +310,12 @@ class Planner:
             before={name: facts.watermark for name, facts in before.ops.items()},
             splits=end.splits,
             lag=end.lag or 0,
+            resent=end.resent,
         )
         if end.epoch in self._log.epochs():
             return [SourceTask(0, epoch, replay=True)]
+        if end.resent is not None:
+            self._resends.read(end.resent)  # a damaged one is refused here, before tasks fail on it
         begun = {(s.input, s.name): s.at for s in before.splits}
         return [
             SourceTask(i, epoch, tuple(pieces), before.state if i == 0 else None)

@@ -23,6 +23,7 @@ from headrace.epoch.bundle import DEAD
 from headrace.errors import HeadraceError, StateError, did_you_mean
 from headrace.plan.comparison import Drop
 from headrace.plan.program import Drafted, Program, build
+from headrace.printed import spans
 from headrace.settings import Settings
 from headrace.sinks import EpochWriter, Timelines
 from headrace.state.epochs import EpochLog
@@ -172,7 +173,7 @@ def _of_epoch(
         "HR-REWIND-004",
         f"{what}{'' if to_time is None else ', of those'} "
         f"{'is not' if to_time is None else 'that are'} kept in {str(log.folder)!r}",
-        f"Kept are: {_spans(sorted(counting))}. The setting keep_epochs says how many are kept, "
+        f"Kept are: {spans(counting)}. The setting keep_epochs says how many are kept, "
         "and a savepoint keeps its epoch. To read everything again, start in another folder.",
     )
 
@@ -186,16 +187,6 @@ def _kept(log: EpochLog) -> dict[int, Manifest]:
             continue
         found[manifest.epoch] = manifest
     return found | {epoch: log.read(epoch) for epoch in log.epochs()}
-
-
-def _spans(epochs: list[int]) -> str:
-    spans = list[list[int]]()
-    for epoch in epochs:
-        if spans and spans[-1][1] == epoch - 1:
-            spans[-1][1] = epoch
-        else:
-            spans.append([epoch, epoch])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
 
 
 def _given_up(epoch: int, newest: Manifest) -> StateError:

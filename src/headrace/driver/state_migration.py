@@ -1,15 +1,12 @@
 """State of process functions and bolts brought to their changed declarations, before a run.
 
-Every run of a changed table is read once and written again under the new columns; nothing
-is overwritten, and until a manifest names the new runs the old state is in force. Costs
-what is stored, once per change. What may change is judged in `plan/step_changes.py`.
+What may change is judged in `plan/step_changes.py`. See `aggregate_migration.py` for aggregates.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +16,9 @@ import pyarrow.compute as pc
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
+from headrace.driver.aggregate_migration import migrated_aggregates
+from headrace.driver.rewritten_runs import State, fitted, rewritten
+from headrace.driver.setting_migration import migrated_settings
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.key_state import EXPIRY, VALUES, stamp_of
 from headrace.ops.process.migration import refitted, start_column
@@ -33,18 +33,15 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.plan.step_changes import StoredValue, known_values, sources
 from headrace.state.manifest import StepFacts, table_key
-from headrace.state.runs import RunCache, RunRef, RunWriter
+from headrace.state.runs import RunCache, RunWriter
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE, TableSpec
-from headrace.state.store import SlotState
-
-State = dict[str, Any]
 
 
 def migrate_state(
     program: Program, folder: str, state: State, ops: Mapping[str, StepFacts], clock: int
 ) -> State:
-    """The tables of a manifest as the program's process functions need them.
+    """The tables of a manifest as the program's process functions and aggregates need them.
 
     `ops` has for each step, by its name now, what its state looked like and its watermark.
     """
@@ -52,7 +49,12 @@ def migrate_state(
     cache = RunCache(folder)
     for node in program.stateful():
         old = ops.get(node.name)
-        if not isinstance(node.what, ProcessSpec) or old is None:
+        if old is None:
+            continue
+        state = migrated_settings(node, old, state, writer, cache)
+        if node.what.aggregates:
+            state = migrated_aggregates(node, old, state, writer, cache)
+        if not isinstance(node.what, ProcessSpec):
             continue
         shape = old.shape or {}
         if {**shape, **node.what.values_shape()} != shape:
@@ -80,29 +82,9 @@ def migrate_waiting(
         if names or untimed:
             spec = next(s for s in node.operator().tables() if s.name == WAITING)
             change = partial(moved, names=names, untimed=untimed)
-            state[table] = _rewritten(state[table], spec, change, writer, cache)
+            state[table] = rewritten(state[table], partial(fitted, spec, change), writer, cache)
     writer.close()
     return state
-
-
-def _rewritten(
-    state: Mapping[str, Any],
-    spec: TableSpec,
-    change: Callable[[pa.Table], pa.Table],
-    writer: RunWriter,
-    cache: RunCache,
-) -> dict[str, Any]:
-    """Each run once, changed, under the same slots."""
-    before, rewritten = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
-    for ref in (r for s in before.segments for r in s.refs):
-        if ref not in rewritten:
-            rows = change(cache.raw(ref)).select(spec.run.names).cast(spec.run)
-            rewritten[ref] = writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
-    segments = (
-        replace(s, refs=tuple(m for r in s.refs if (m := rewritten[r]) is not None))
-        for s in before.segments
-    )
-    return SlotState(tuple(segments)).to_json()
 
 
 class _Migration:
@@ -155,7 +137,7 @@ class _Migration:
     def _rewritten(
         self, state: Mapping[str, Any], spec: TableSpec, change: Callable[[pa.Table], pa.Table]
     ) -> dict[str, Any]:
-        return _rewritten(state, spec, change, self._writer, self._cache)
+        return rewritten(state, partial(fitted, spec, change), self._writer, self._cache)
 
     def _row_values(self, run: pa.Table) -> pa.Table:
         rows = run.select([n for n in run.column_names if n == HASH or n in self._key_names()])

@@ -41,8 +41,10 @@ class Tally:
     got which passes rows on: `open` if nothing else has used them, otherwise `sure`.
     """
 
-    def __init__(self, tracked: bool, followed: bool = False) -> None:
+    def __init__(self, tracked: bool, followed: bool = False, *, sparse: bool = False) -> None:
+        """`sparse`: there may be other records between those of a chunk."""
         self._tracked, self._followed = tracked or followed, followed
+        self._sparse = sparse
         self.counts: Counter[str] = Counter({fate: 0 for fate in FATES})
         self._offsets = np.zeros(0, dtype=np.int64)
         self._marks: dict[str, np.ndarray] = {}
@@ -94,6 +96,9 @@ class Tally:
 
     def _note(self, fate: str, rows: np.ndarray) -> None:
         """Records with this fate that were used as well, and so may fail at an operator yet."""
+        if self._sparse:
+            self.several += [(fate, at, at) for at in self._offsets[rows].tolist()]
+            return
         steps = np.diff(rows.astype(np.int8), prepend=0, append=0)
         first, last = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1) - 1
         places = zip(self._offsets[first].tolist(), self._offsets[last].tolist(), strict=True)

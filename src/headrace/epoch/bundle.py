@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from headrace.clock import Clock, SystemClock
 from headrace.errors import written_at
 from headrace.ops.watermarks import ComputedTime
-from headrace.plan.nodes import DEAD_SCHEMA, Node, Read
+from headrace.plan.nodes import LETTER_SCHEMA, Node, Read
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink, reopen_sink, with_guarantee
 from headrace.sources import Source, open_source
@@ -90,7 +90,7 @@ def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[st
 
 
 def open_dead(folder: str) -> Sink:
-    return open_sink(f"files:{folder}/dead", DEAD_SCHEMA, {"format": "parquet"}, folder, DEAD)
+    return open_sink(f"files:{folder}/dead", LETTER_SCHEMA, {"format": "parquet"}, folder, DEAD)
 
 
 def as_written(name: str, written: Mapping[str, OutputFacts], folder: str, bundle: Bundle) -> Sink:

@@ -26,16 +26,19 @@ class Offset:
     clock: int = 0
     splits: tuple[Split, ...] = ()
     lag: int | None = None  # rows that were there but not admitted; None where a run starts
+    resent: int | None = None  # the request whose dead letters this epoch sends again
 
     def to_json(self) -> dict[str, Any]:
         lag = {} if self.lag is None else {"lag": self.lag}
         splits = [split.to_json() for split in self.splits]
-        return {"epoch": self.epoch, "clock": self.clock, **lag, "splits": splits}
+        resent = {} if self.resent is None else {"resent": self.resent}
+        return {"epoch": self.epoch, "clock": self.clock, **lag, **resent, "splits": splits}
 
     @staticmethod
     def from_json(offset: Mapping[str, Any]) -> Offset:
         splits = tuple(Split(**split) for split in offset["splits"])
-        return Offset(offset["epoch"], offset["clock"], splits, offset.get("lag"))
+        lag, resent = offset.get("lag"), offset.get("resent")
+        return Offset(offset["epoch"], offset["clock"], splits, lag, resent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,11 @@ class Epoch:
     before: Mapping[str, int]  # watermark of each operator at the end of the epoch before
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
+    resent: int | None = None  # as in its offset
 
     @property
     def end(self) -> Offset:
-        return Offset(self.number, self.clock, self.splits, self.lag)
+        return Offset(self.number, self.clock, self.splits, self.lag, self.resent)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -7,7 +7,7 @@ missing before it reads anything. Only looks: nothing is published or changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,14 @@ class JobOutputs:
         return "\n".join(self.lines)
 
 
-def outputs(folder: str | Path, job: Drafted | None = None) -> JobOutputs:
+def outputs(
+    folder: str | Path, job: Drafted | None = None, *, without: Collection[str] = ()
+) -> JobOutputs:
     """Which epochs the outputs of the job in `folder` show now; each place is asked.
 
-    With `job`, the program, outputs are opened as it says: needed for passwords and tokens that
-    are not in the environment, and for outputs of classes of your own. Nothing is changed.
+    Those whose kind is in `without` are left out. With `job`, the program, outputs are opened as
+    it says: needed for passwords and tokens that are not in the environment, and for outputs of
+    classes of your own. Nothing is changed.
     """
     log = EpochLog(folder)
     manifest = log.latest() if (Path(folder) / "epochs").is_dir() else None
@@ -88,12 +91,10 @@ def outputs(folder: str | Path, job: Drafted | None = None) -> JobOutputs:
     if DEAD not in manifest.writes and (Path(folder) / DEAD).is_dir():
         place = {"kind": "files", "place": f"{folder}/{DEAD}"}
         due.append((DEAD, OutputFacts(DEAD, place, manifest.last_dead)))
-    found = [_epochs_of(log, manifest, name, facts, job) for name, facts in due if _shown(facts)]
+    kinds = {"loop", *without}  # a loop is the job's own affair
+    due = [(name, facts) for name, facts in due if facts.about.get("kind") not in kinds]
+    found = [_epochs_of(log, manifest, name, facts, job) for name, facts in due]
     return JobOutputs(manifest.epoch, tuple(found))
-
-
-def _shown(facts: OutputFacts) -> bool:
-    return facts.about.get("kind") != "loop"  # the job's own affair
 
 
 def _epochs_of(
@@ -102,7 +103,7 @@ def _epochs_of(
     kind, place = facts.about.get("kind"), facts.place
     place = place if str(kind) == "console" else f"{kind}:{place}"
     try:
-        sink = _opened(str(log.folder), manifest, name, facts, job)
+        sink = opened(str(log.folder), manifest, name, facts, job)
         held = sink.held()
     except HeadraceError as error:
         note = f"it cannot be asked: {error.message}"
@@ -148,9 +149,10 @@ def _unpublished(log: EpochLog, id: str) -> list[int]:
     return found
 
 
-def _opened(
+def opened(
     folder: str, manifest: Manifest, name: str, facts: OutputFacts, job: Drafted | None
 ) -> Sink:
+    """An output as a manifest describes it, or as the program says."""
     if name == DEAD and DEAD not in manifest.writes:
         return open_dead(folder)
     if job is not None:

@@ -51,7 +51,7 @@ from headrace.state.faults import point
 
 MAGIC = b"HRC1"
 _TRAILER = struct.Struct("<4sIIQ")
-_SUFFIX = ".compacted"
+SUFFIX = ".compacted"
 _EXTRA = [pa.field(OFFSET, pa.int64()), pa.field(APPEND_TIME, pa.int64())]
 
 Chunk = tuple[np.ndarray, np.ndarray, pa.RecordBatch]  # offsets, times, records
@@ -112,7 +112,7 @@ def newest(topic: Topic) -> CompactedFile | None:
     """The file that counts; None if nothing was compacted yet."""
     while True:
         try:
-            names = sorted(n for n in os.listdir(topic.path) if n.endswith(_SUFFIX))
+            names = sorted(n for n in os.listdir(topic.path) if n.endswith(SUFFIX))
         except FileNotFoundError:
             return None
         if not names:
@@ -171,7 +171,7 @@ class Plan:
 
 def compact(topic: Topic, reader: TopicReader, plan: Plan, now: int) -> None:
     """Write the file of a plan; the caller holds the lock, and removes the segments afterwards."""
-    target = topic.path / f"{plan.place:020d}{_SUFFIX}"
+    target = topic.path / f"{plan.place:020d}{SUFFIX}"
     fresh = temporary(target)
     try:
         _write(topic, reader, plan, now, fresh)
@@ -187,7 +187,7 @@ def compact(topic: Topic, reader: TopicReader, plan: Plan, now: int) -> None:
 def clean(topic: Topic) -> None:
     """Remove files that do not count any more, and what a process that died has left."""
     names = os.listdir(topic.path)
-    files = sorted(n for n in names if n.endswith(_SUFFIX))
+    files = sorted(n for n in names if n.endswith(SUFFIX))
     left = [n for n in names if n.startswith(TEMPORARY)]
     with suppress(OSError):  # what is left costs space only
         for name in [*files[:-1], *left]:

@@ -104,6 +104,10 @@ class HeadFile:
             whole = False
         return head, head is not None and whole and head.boot == boot_id()
 
+    def is_whole(self) -> bool:
+        """Whether both slots are sound, so that the file is as it was written last."""
+        return self.read()[0] is not None and any(self._read()[1] for _ in range(_TRIES))
+
     def _raw(self) -> bytes | None:
         """The bytes of the file; None if there is none."""
         try:

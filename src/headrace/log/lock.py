@@ -154,3 +154,18 @@ def _blocked(path: Path, patience: float) -> LogError:
         "Nothing was appended. See what that process does; let it go on, or stop it, and "
         "append again. EmbeddedLog(..., patience=...) says how long to wait.",
     )
+
+
+def is_taken(path: Path) -> bool:
+    """Whether somebody holds the lock at this moment; it is not taken, and no file is made."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False

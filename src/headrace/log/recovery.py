@@ -17,6 +17,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import LogError
@@ -40,11 +41,11 @@ _CHUNK = 1 << 20
 
 
 @contextmanager
-def opened(folder: Path, segment: int) -> Iterator[int]:
-    """A segment's file, to be read and written."""
+def opened(folder: Path, segment: int, flags: int = os.O_RDWR) -> Iterator[int]:
+    """A segment's file, to be read and written if the flags say nothing else."""
     path = segment_path(folder, segment)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, flags | os.O_CLOEXEC)
     except FileNotFoundError as error:
         if not folder.exists():
             raise
@@ -180,7 +181,7 @@ def recover(topic: Topic, patience: float, *, distrust: bool = False) -> None:
             return
         with locked(topic.write_lock, patience):
             end = scan(topic, head)
-            rewrite_index(topic.path, end, topic.tag)
+            rewrite_index(topic.path, end.segment, end.start, end.position, topic.tag)
             generation = end.generation + 1
             topic.head.restart(end._replace(generation=generation, since=end.place))
 
@@ -198,41 +199,67 @@ def _heal(topic: Topic, head: Head) -> bool:
 
 def scan(topic: Topic, head: Head | None) -> Head:
     """The head as the files show it; their torn tail is cut."""
-    bases = segments(topic.path)
+    found = survey(topic, head)
+    for path in found.unmade:
+        disk.remove(path)
+    with opened(topic.path, found.head.segment) as fd:
+        path = segment_path(topic.path, found.head.segment)
+        disk.cut(fd, path, found.head.position, found.floor)
+        disk.sync(fd)
+    return found.head
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Where a topic ends, as its files show it, and what a crash has left beyond."""
+
+    head: Head
+    floor: int  # what is published of the last segment
+    torn: int  # bytes beyond the head
+    unmade: tuple[Path, ...]  # segments whose appender died while they were made
+
+
+def survey(topic: Topic, head: Head | None) -> Survey:
+    """Look for the end, from `head` on or without one; changes nothing."""
+    bases, unmade = segments(topic.path), list[Path]()
     if head is None:
         head = _without_head(topic, bases)
     if head.segment not in bases:
         raise missing(segment_path(topic.path, head.segment), 0, "a segment is missing")
     published = head
     while True:
-        following = [b for b in bases if b > head.segment]
-        with opened(topic.path, head.segment) as fd:
+        with opened(topic.path, head.segment, os.O_RDONLY) as fd:
             path = segment_path(topic.path, head.segment)
             head = follow(fd, topic, head, bodies=True)
             check_torn(fd, path, topic.tag, head)
-            if not following:
-                floor = published.position if published.segment == head.segment else head.start
-                disk.cut(fd, path, head.position, floor)
-                disk.sync(fd)
-                return head
-        head, bases = _next(topic, head, following[0]), following
+            torn = os.fstat(fd).st_size - head.position
+        bases = [b for b in bases if b > head.segment]
+        snapshot = None
+        while bases and snapshot is None:
+            snapshot = _next(topic, head, bases[0])
+            if snapshot is None:
+                unmade.append(segment_path(topic.path, bases.pop(0)))
+        if snapshot is None:
+            floor = published.position if published.segment == head.segment else head.start
+            return Survey(head, floor, torn, tuple(unmade))
+        head = _at(snapshot, head)
 
 
-def _next(topic: Topic, head: Head, base: int) -> Head:
-    """The head at the beginning of the next segment, which was made when all before was synced."""
+def _next(topic: Topic, head: Head, base: int) -> SegmentSnapshot | None:
+    """How the next segment begins, which was made when all before was synced; None if its appender
+    died while it was made."""
     path = segment_path(topic.path, head.segment)
     if base != head.place:
         if path.stat().st_size > head.position:
             raise damaged(path, head.position, "a block is damaged, and a segment follows it")
         raise missing(path, head.position, "acknowledged records are missing")
     try:
-        return _at(read_snapshot(topic.path, base, topic.tag), head)
+        return read_snapshot(topic.path, base, topic.tag)
     except LogError:
         new = segment_path(topic.path, base)
         if new.is_dir() or has_blocks(new, topic.tag):
             raise
-        disk.remove(new)  # its appender died while it was made
-        return head
+        return None
 
 
 def _at(snapshot: SegmentSnapshot, head: Head) -> Head:

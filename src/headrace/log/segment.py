@@ -26,7 +26,6 @@ import pyarrow as pa
 from headrace.errors import LogError
 from headrace.log.block import Header, batch_of, body_is_sound, header_at, pad
 from headrace.log.contract import unreadable
-from headrace.log.head import Head
 
 MAGIC = b"HRS2"
 _PREFIX = struct.Struct("<4sIIQ")
@@ -201,6 +200,17 @@ def load_index(folder: Path, base: int, partition: int) -> np.ndarray:
     return np.sort(entries, order="position", kind="stable")
 
 
+def read_index(path: Path) -> set[tuple[int, int, int]]:
+    """Partition, offset and position of all entries; what is not a whole entry at the end is not
+    there, and a file that cannot be read has none."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return set()
+    entries = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)
+    return {(p, offset, at) for p, offset, at, _ in entries.tolist()}
+
+
 def extend_index(folder: Path, base: int, points: Sequence[Point], end: int) -> None:
     """Note those blocks of a group, which ends at `end`, that begin or cross a stripe."""
     if not points or points[0][2] // SPACING == end // SPACING:
@@ -220,17 +230,17 @@ def _append_points(path: Path, points: list[Point]) -> None:
         os.close(fd)
 
 
-def rewrite_index(folder: Path, head: Head, topic: int) -> None:
-    """Make the index of the last segment anew from the headers of its blocks."""
+def rewrite_index(folder: Path, base: int, start: int, limit: int, topic: int) -> None:
+    """Make the index of a segment anew from the headers of its blocks."""
     chosen: dict[tuple[int, int], Point] = {}
     with suppress(LogError, OSError):  # whoever reads the damaged block will say so
-        index_path(folder, head.segment).unlink(missing_ok=True)
-        view = SegmentView(folder, head.segment, topic, head.position)
-        for pos, h in view.headers(head.start):
+        index_path(folder, base).unlink(missing_ok=True)
+        view = SegmentView(folder, base, topic, limit)
+        for pos, h in view.headers(start):
             if pos >= SPACING:
                 chosen.setdefault((h.partition, pos // SPACING), (h.partition, h.base, pos, h.time))
         if chosen:
-            _append_points(index_path(folder, head.segment), list(chosen.values()))
+            _append_points(index_path(folder, base), list(chosen.values()))
 
 
 def before_offset(folder: Path, view: SegmentView, partition: int, offset: int) -> int | None:

@@ -182,6 +182,11 @@ def _draft(root: Path, name: str) -> Iterator[Path]:
             os.close(folder)
 
 
+def abandoned(root: Path) -> list[str]:
+    """The folders that a `create` or `remove` that was killed may have left."""
+    return sorted(filter(_LEFT.fullmatch, os.listdir(root))) if root.is_dir() else []
+
+
 def clear_abandoned(root: Path) -> None:
     """Remove what a `create` or `remove` that was killed has left."""
     for name in filter(_LEFT.fullmatch, os.listdir(root)):

@@ -141,20 +141,7 @@ class Transactions:
             self._records(number).unlink(missing_ok=True)
 
     def _read(self, number: int, entries: list[list[Any]]) -> Parts:
-        path = self._records(number)
-        try:
-            with pa.memory_map(str(path)) as file:
-                data = file.read_buffer()
-        except FileNotFoundError as error:
-            raise _damaged(path) from error
-        parts: dict[tuple[str, str], dict[int, pa.Table]] = {}
-        for topic, id, partition, at, size, crc in entries:
-            packed = data.slice(at, size)
-            if packed.size < size or zlib.crc32(packed) != crc:
-                raise damaged(path, at, "the records of a transaction are damaged")
-            table = pa.ipc.open_stream(packed).read_all()
-            parts.setdefault((topic, id), {})[partition] = table
-        return parts
+        return _stored(self._records(number), entries)
 
     @contextmanager
     def _before_commit(self) -> Iterator[None]:
@@ -186,6 +173,29 @@ def _packed(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def check_committed(path: Path) -> None:
+    """Raise LogError unless `pending`, or `last`, is whole, and the records of what is pending."""
+    manifest = load_sealed(path, FORMAT, _damaged)
+    if manifest is not None and path.name == "pending":
+        _stored(path.with_name(f"{manifest['number']}.records"), manifest["parts"])
+
+
+def _stored(path: Path, entries: list[list[Any]]) -> Parts:
+    try:
+        with pa.memory_map(str(path)) as file:
+            data = file.read_buffer()
+    except FileNotFoundError as error:
+        raise _damaged(path) from error
+    parts: dict[tuple[str, str], dict[int, pa.Table]] = {}
+    for topic, id, partition, at, size, crc in entries:
+        packed = data.slice(at, size)
+        if packed.size < size or zlib.crc32(packed) != crc:
+            raise damaged(path, at, "the records of a transaction are damaged")
+        table = pa.ipc.open_stream(packed).read_all()
+        parts.setdefault((topic, id), {})[partition] = table
+    return parts
 
 
 def _damaged(path: Path) -> LogError:

@@ -34,7 +34,7 @@ class Fault:
 
     row: pa.Table  # one row, hidden columns included
     error: BaseException
-    port: int = -1  # the input it came by; -1 for a call without a row
+    port: int = -1  # the input it may come by again; -1 if the step has used it, or has none
     place: int = -1  # the number of its call among those of the block
 
 
@@ -195,6 +195,22 @@ class Spec(ABC):
     def sends_partials(self) -> bool:
         """Whether what travels to it are partial aggregates."""
         return False
+
+    @property
+    def stores_partials(self) -> bool:
+        """Whether its aggregates are stored as partials, to which others can be added."""
+        return False
+
+    widens_keys = False  # whether its state goes on under a key of wider integers
+
+    def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
+        """The settings of its shape that may be others than `before` over the same state, each
+        with what `plan` says of it."""
+        return {}
+
+    def recut(self, rows: pa.Table) -> pa.Table:
+        """Rows of a timed table that were stored under other settings, as they are under these."""
+        return rows
 
     @property
     def runs_user_code(self) -> bool:

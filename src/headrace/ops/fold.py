@@ -58,6 +58,13 @@ class Folding:
     def shape(self) -> dict[str, Any]:
         return {"folds": self.method, "values": described(self.value)}
 
+    def start(self) -> pa.Table:
+        """The value before any row of a fold, as a row of its columns."""
+        assert self.zero is not None
+        value = starting(self.zero.fn)()
+        row = (value,) if _is_column(value, self.value) else value
+        return table_of([row], self.value)
+
     def folder(self, input: pa.Schema) -> Folder:
         zero = self.zero.fn if self.zero else None
         return Folder(self.function.fn, zero, self.value, input)
@@ -89,6 +96,7 @@ class RunningFold(FoldSpec):
     folding: Folding
 
     at_rest = "Fold"
+    widens_keys = True
     kind = "fold"
     endless = True
     by_event_time = False
@@ -292,7 +300,7 @@ class Folder:
                 self._table([value], None)
             except Exception as error:
                 values[code] = before  # the key stays as it was before this row
-                faults.append(Fault(one.rows, error))
+                faults.append(Fault(one.rows, error, 0))
                 continue
             indices.append(i)
             outs.append(value)

@@ -166,7 +166,7 @@ class _LoopOperator(Operator):
         why = failed or Endless(
             f"the input has ended, and rows still went round after {self._spec.most} turns"
         )
-        step.faults.extend(faults_of_all(left.select(self._feed.names), why))
+        step.faults.extend(faults_of_all(left.select(self._feed.names), why, port=-1))
         table.delete(left.select(IDENTITY))
 
     def _rows_wait(self, step: EpochStep) -> bool:

@@ -12,6 +12,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from headrace.ops.process.operator import ProcessSpec
+from headrace.plan.aggregate_changes import (
+    aggregate_parts,
+    aggregate_refusals,
+    aggregate_sources,
+    lacks_since,
+    under_names_now,
+    unsure_aggregates,
+)
 from headrace.plan.comparison import (
     DROPPED,
     INPUT,
@@ -36,12 +44,13 @@ from headrace.plan.origin_changes import (
     unnamed_hint,
 )
 from headrace.plan.program import Program
+from headrace.plan.setting_changes import setting_parts, unsure_settings
 from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
 from headrace.plan.step_changes import correction, differences, misnamed, refusals, value_parts
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
-    "Change", "Comparison", "compare", "describe", "fingerprint", "shape",
+    "Change", "Comparison", "compare", "compare_programs", "describe", "fingerprint", "shape",
 ]  # fmt: skip
 
 Facts = Mapping[str, Any]  # what a manifest says of one step
@@ -84,6 +93,20 @@ def compare(
         *output_changes(program.outputs(), described(outputs), writes or {}),
     ]
     return Comparison(tuple(changes))
+
+
+def compare_programs(before: Program, after: Program) -> Comparison:
+    """Compare two programs as if the one had run and the other were to continue.
+
+    Inputs and outputs are compared as they are written: nothing is opened.
+    """
+    return compare(
+        after,
+        describe(before),
+        {node.name: _now(node, {}) for node in before.sources()},
+        {node.name: _now(node, {}) for node in before.outputs()},
+        {node.name: node.operator().version for node in after.stateful()},
+    )
 
 
 class _Steps:
@@ -156,17 +179,28 @@ class _Steps:
             return ""
         because = differences(node, old, new["shape"])
         if "shape" in old and FROM in old["shape"] and FROM in new["shape"]:
-            origin = old["shape"][FROM], new["shape"][FROM]
+            origin = self._origin(node, old), new["shape"][FROM]
             more = origin_differences(*origin, self._renames)
             because = "; ".join(part for part in (because, *more) if part)
         return because
+
+    @staticmethod
+    def _origin(node: Stateful, old: Facts) -> Mapping[str, Any]:
+        """Where its rows and columns came from, under the names now of its aggregates."""
+        origin: Mapping[str, Any] = old["shape"][FROM]
+        if old["kind"] != node.what.at_rest or not node.what.aggregates:
+            return origin
+        return under_names_now(origin, aggregate_sources(node, old["shape"]))
 
     def _unsure(self, node: Stateful, old: Facts) -> str:
         """Why a step without a name of its own may be another than the one it was."""
         new = self._facts[node.name]
         origin = old["shape"].get(FROM, {}), new["shape"].get(FROM, {})
-        return chain_difference(*origin, self._renames) or confusable(
-            new, self._facts.values(), old, self._ops.values()
+        return (
+            chain_difference(*origin, self._renames)
+            or unsure_aggregates(node, old["shape"], new["shape"])
+            or unsure_settings(node, old["shape"], new["shape"])
+            or confusable(new, self._facts.values(), old, self._ops.values())
         )
 
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
@@ -195,18 +229,37 @@ def _refused(node: Stateful, old: Facts, because: str) -> Change:
         parts = list(value_parts(node.what, old["shape"]))
         if misnamed(parts) and because == refusals(parts):  # and nothing else is wrong
             hint, code = correction(parts), "HR-EVOLVE-003"
+    elif old["kind"] == node.what.at_rest and node.what.aggregates and "shape" in old:
+        parts = list(aggregate_parts(node, old["shape"], shape(node)))
+        if because == "; ".join(aggregate_refusals(parts)):  # and nothing else is wrong
+            if misnamed(parts):
+                hint, code = correction(parts), "HR-EVOLVE-003"
+            elif lacks_since(node, parts):
+                hint = _SINCE
     return Change(node.name, OPERATOR, REFUSED, because, hint, code)
 
 
 def _values(node: Stateful, old: Facts) -> Iterator[Change]:
-    """What becomes of the values of a process function, where they are not the same."""
-    if not isinstance(node.what, ProcessSpec) or "shape" not in old:
+    """What becomes of values, aggregates, keys and settings that are not the same."""
+    if "shape" not in old or old["kind"] != node.what.at_rest:
         return
-    for part in value_parts(node.what, old["shape"]):
+    parts = [*setting_parts(node, old["shape"], shape(node))]
+    if isinstance(node.what, ProcessSpec):
+        parts += value_parts(node.what, old["shape"])
+    elif node.what.aggregates:
+        parts += aggregate_parts(node, old["shape"], shape(node))
+    for part in parts:
         name = f"{node.name}.{part.path}"
         hint = f"Consent to losing it with {consent(name)}, or put it back."
         because = part.because
         yield Change(name, VALUE, part.verdict, because, hint if part.verdict == DROPPED else "")
+
+
+_SINCE = (
+    'Say agg(..., since="restart"): a new aggregate then counts from this start on, and what is '
+    "open now lacks the rows before. To have it of all rows, compute it in a step of another name, "
+    "in a job with a folder of its own that reads its inputs from their beginning."
+)
 
 
 def _fresh_start(name: str) -> str:

@@ -36,6 +36,17 @@ DEAD_SCHEMA = pa.schema(
     ]
 )
 
+# What the job's own output for dead letters has besides: what sends a letter again.
+LETTER_SCHEMA = pa.schema(
+    [
+        *DEAD_SCHEMA,
+        ("at", pa.int64()),  # the clock of its epoch
+        ("enters", pa.string()),  # the step at which its row goes in; null if it cannot
+        ("port", pa.int32()),
+        ("row", pa.binary()),
+    ]
+)
+
 
 def late_port(index: int) -> str:
     """The port at which the late rows of an input leave: "late", "late_2", ..."""
@@ -147,6 +158,16 @@ class PythonChain(Node):
     steps: tuple[Python, ...]
 
 
+def parts_of(node: Node) -> tuple[Node, ...]:
+    """The steps of the user's that a node is: those of a chain, or itself."""
+    return node.steps if isinstance(node, SelectChain | PythonChain) else (node,)
+
+
+def first_of(node: Node) -> Node:
+    """The step that gets the rows which come to the node."""
+    return parts_of(node)[0]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Union(Node):
     pass
@@ -161,6 +182,8 @@ class Stateful(Node):
     processing: bool = False  # it goes by processing time: its watermark is the clock
     unbounded: bool = False  # the user accepts state for every key ever seen
     broadcast: tuple[int, ...] = ()  # inputs whose rows go to every task
+    since: str | None = None  # from when aggregates count that its state does not have
+    was_fields: Mapping[str, str] = field(default_factory=dict)  # aggregates' names before
 
     @property
     def stateful(self) -> bool:

@@ -14,6 +14,7 @@ from headrace.ddl import read_type
 from headrace.ops.contract import Spec
 from headrace.ops.process.held_rows import HELD_ROWS
 from headrace.ops.process.migration import (
+    CHANGED,
     DROPPED,
     NEW,
     REFUSED,
@@ -25,7 +26,14 @@ from headrace.ops.process.migration import (
 from headrace.ops.process.operator import ProcessSpec, life_of
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.window.aligned import Window
+from headrace.plan.aggregate_changes import (
+    AGGREGATES,
+    aggregate_parts,
+    aggregate_refusals,
+    words,
+)
 from headrace.plan.nodes import Stateful
+from headrace.plan.setting_changes import as_now
 from headrace.plan.shapes import FROM
 from headrace.schema import ddl_type
 
@@ -42,15 +50,21 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if "shape" not in old:
         return _some_change(node)
     was = _itself(old["shape"])
+    if old["kind"] == kind:
+        was = as_now(node, was, new)
     if isinstance(node.what, ProcessSpec):
         key = _differences({"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
         regrouped = node.what.regrouped(was, new)
         held = held_differences(was, new)
         return "; ".join([*key, *regrouped, *held, *([refused] if refused else [])])
+    aggregates = list[str]()
+    if old["kind"] == kind and node.what.aggregates:
+        aggregates = aggregate_refusals([*aggregate_parts(node, was, new)])
+        was = {**was, AGGREGATES: new[AGGREGATES]}
     if was == _itself(new):
-        return ""
-    changes = list(_differences(was, new))
+        return "; ".join(aggregates)
+    changes = [*_differences(was, new), *aggregates]
     if windows and not changes:
         return firing_difference(node, was)
     return "; ".join(changes) or _some_change(node)
@@ -68,7 +82,7 @@ def _itself(shape: Shape) -> dict[str, Any]:
 
 def _differences(old: Shape, new: Shape) -> Iterator[str]:
     if old.get("key") != new.get("key"):
-        yield f"its key was {_list(old.get('key'))} and is {_list(new.get('key'))}"
+        yield f"its key was {words(old.get('key'))} and is {words(new.get('key'))}"
     if old.get("by") != new.get("by"):
         was, now = (s.get("by", "event") for s in (old, new))
         yield f"it went by {was} time and goes by {now} time"
@@ -79,7 +93,7 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
         yield from row_differences(old, new)
     for part in ("aggregates", "values"):
         was, now = _entries(old, part), _entries(new, part)
-        yield from _entry_differences(f"the {part[:-1]}", "", was, now, _list)
+        yield from _entry_differences(f"the {part[:-1]}", "", was, now, words)
         yield from ordering(f"its {part}", was, now)
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
@@ -117,12 +131,32 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
         if (kind, name) == ("top", "holds"):
             yield _held(after)
             continue
-        if isinstance(before, dict | list) or isinstance(after, dict | list):
+        if kind in _FORGETTING and name == "within" and _longer(before, after):
+            yield _forgotten(before, after)
+        elif isinstance(before, dict | list) or isinstance(after, dict | list):
             yield f"{name!r} of this {kind} changed"
         else:
             yield f"{name!r} of this {kind} was {_setting(name, before)} and is " + _setting(
                 name, after
             )
+
+
+_FORGETTING = ("deduplicate", "join")
+
+
+def _longer(before: Any, after: Any) -> bool:
+    """Whether rows would be needed that the shorter time, or the narrower bounds, have let go."""
+    if isinstance(before, list):
+        return bool(after[0] < before[0] or before[1] < after[1])
+    return before is not None and (after is None or before < after)
+
+
+def _forgotten(before: Any, after: Any) -> str:
+    was, now = (
+        " to ".join(map(pretty, w)) if isinstance(w, list) else _setting("within", w)
+        for w in (before, after)
+    )
+    return f"its within was {was} and is {now}: what was over by that is gone"
 
 
 def _held(now: Any) -> str:
@@ -135,14 +169,6 @@ def _held(now: Any) -> str:
 def _setting(name: str, value: Any) -> str:
     is_duration = name in ("within", "per", "period") and isinstance(value, int)
     return pretty(value) if is_duration else "none" if value is None else str(value)
-
-
-def _list(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return " ".join(f"{name}={setting}" for name, setting in value.items())
-    return " ".join(_list(v) for v in value or ()) or "nothing"
 
 
 # What changed about the windows of a step.
@@ -258,7 +284,6 @@ def _value(described: list[str]) -> str:
 # `driver/state_migration.py`.
 
 
-CHANGED = "changed"
 _LIVES = {"": "no ttl", "event": "a ttl by event time", "clock": "a ttl by the clock"}
 ON_TIMER = "on_timer"
 
@@ -297,7 +322,7 @@ def held_differences(old: Shape, new: Shape) -> Iterator[str]:
         return
     before, after = ([name for name, _ in shape[HELD_ROWS]] for shape in (old, new))
     if before != after:
-        yield f"it holds rows of {_list(before)}, and its inputs are {_list(after)}"
+        yield f"it holds rows of {words(before)}, and its inputs are {words(after)}"
         return
     for (name, columns_before), (_, columns_now) in zip(
         old[HELD_ROWS], new[HELD_ROWS], strict=True

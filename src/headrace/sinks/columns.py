@@ -53,13 +53,18 @@ def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
     schemas = {}
     for path in sorted(folder.glob("*.schema")):
         chain, _, digest = path.stem.partition(".")
-        with named(path):
-            text = read_sealed(path, KIND)["schema"]
-            if _digest(text) != digest:
-                raise corrupt(path, "it holds the columns of another output")
-        schema = unpacked(text)
+        schema = check(path)
         schemas[chain, digest] = without_dictionaries(schema).with_metadata(schema.metadata)
     return schemas
+
+
+def check(path: Path) -> pa.Schema:
+    """The columns that a file holds; OutputError unless they are those that it is named after."""
+    with named(path):
+        text = read_sealed(path, KIND)["schema"]
+        if _digest(text) != path.stem.partition(".")[2]:
+            raise corrupt(path, "it holds the columns of another output")
+    return unpacked(text)
 
 
 def of_file(

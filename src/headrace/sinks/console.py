@@ -81,6 +81,9 @@ class ConsoleSink(Sink):
             self._printed = epoch
             point("sink.publish.printed")
 
+    def staged_at(self, reference: Reference) -> Path | None:
+        return self._staging.at(reference)
+
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)
 

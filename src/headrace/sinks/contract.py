@@ -186,6 +186,10 @@ class Sink(Protocol):
         for sink, staged in outputs:
             sink.publish(epoch, staged, writer)
 
+    def staged_at(self, reference: Reference) -> Path | None:
+        """Where a staged file lies on this machine, for whoever checks it; None: not known."""
+        return None
+
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         """Remove staged files that are not in `live`, the `file`s that manifests name.
 

@@ -18,6 +18,7 @@ import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +123,9 @@ class StagedSink(Sink):
         """With who has staged them."""
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
+
+    def staged_at(self, reference: Reference) -> Path | None:
+        return self._staging.at(reference)
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)

@@ -267,8 +267,12 @@ class Staging:
         with named(path):
             return pa.memory_map(str(path)).read_buffer()
 
+    def at(self, reference: Reference) -> Path:
+        """Where a staged file is."""
+        return self.folder / safe_name(reference["file"])
+
     def _checked(self, reference: Reference) -> Path:
-        path = self.folder / safe_name(reference["file"])
+        path = self.at(reference)
         try:
             check_bytes(path, reference["bytes"], reference["crc"])
         except FileNotFoundError as cause:

@@ -221,6 +221,12 @@ class FilesSink(Sink):
             point("sink.publish.recorded")
         self._merging(chain).advance(self._job, self._name, writer)
 
+    def staged_at(self, reference: Reference) -> Path | None:
+        """In view, if a crash came after that."""
+        hidden = self._staging(noted(reference, "chain")).at(reference)
+        shown = self._target / reference.get("folder", "") / hidden.name
+        return shown if shown.exists() and not hidden.exists() else hidden
+
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging(self._chain).sweep(live, upto)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -226,6 +227,13 @@ class LakeSink(DeliveredSink):
                 f"{instead_of(epoch)} Let nobody clean up files that no commit names yet.",
             ) from None
         point("sink.publish.appended")
+
+    def staged_at(self, reference: Reference) -> Path | None:
+        files = self.files() if PATH in reference else None
+        if PATH not in reference or files is None:
+            return super().staged_at(reference) if PATH not in reference else None
+        hidden, settled = files.staging.at(reference), files.at(reference)
+        return settled if settled.exists() and not hidden.exists() else hidden
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         super().discard(live, upto)

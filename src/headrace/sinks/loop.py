@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +70,9 @@ class LoopSink(Sink):
         first = min((timelines.upto(t) for t in beyond), default=None)
         rows = 0 if first is None else self._loop.go_back(first)
         return f"output {self._output!r}: {rows} rows that went round were taken back"
+
+    def staged_at(self, reference: Reference) -> Path | None:
+        return self._staging.at(reference)
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)

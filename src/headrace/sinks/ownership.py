@@ -31,7 +31,7 @@ from headrace.sinks.durable import check_size, folder_for, named
 from headrace.sinks.partitions import partition_columns
 from headrace.state.sealed import create_sealed, read_sealed
 
-_KIND = "job-identity"
+KIND = "job-identity"
 
 
 class Identity:
@@ -44,7 +44,7 @@ class Identity:
         if self._id is None:
             with named(self.path):
                 if self.path.exists():
-                    self._id = str(read_sealed(self.path, _KIND)["id"])
+                    self._id = str(read_sealed(self.path, KIND)["id"])
         return self._id
 
     def get(self) -> str:
@@ -53,7 +53,7 @@ class Identity:
         if stored is None:
             folder_for(self.path.parent)
             with named(self.path):
-                create_sealed(self.path, _KIND, {"id": uuid.uuid4().hex})
+                create_sealed(self.path, KIND, {"id": uuid.uuid4().hex})
             return self.get()
         return stored
 

@@ -22,7 +22,7 @@ from headrace.state import sealed
 from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
-_BEGUN = "begun"
+BEGUN = "begun"
 _FILE = re.compile(r"(\d+)\.json")
 _NO_NOTES: dict[str, Any] = {"before": None, "outputs": None}
 _MOST = 20  # epochs that are remembered as not delivered again, the newest
@@ -32,7 +32,7 @@ class BegunMark:
     """The file of a driver; without a token the newest there is, to be looked at."""
 
     def __init__(self, folder: str | Path, token: int | None = None) -> None:
-        self._folder, self._token = Path(folder) / _BEGUN, token
+        self._folder, self._token = Path(folder) / BEGUN, token
         self._content: dict[str, Any] | None = None
 
     def start(self, needed: bool, newest: Manifest | None) -> None:
@@ -93,13 +93,13 @@ class BegunMark:
             tokens = self._tokens()
             newest = max(tokens, default=None) if self._token not in tokens else self._token
             if newest is not None:
-                self._content = sealed.read_sealed(self._path(newest), _BEGUN)
+                self._content = sealed.read_sealed(self._path(newest), BEGUN)
         return None if self._content == _NO_NOTES else self._content
 
     def _write(self, content: dict[str, Any]) -> None:
         sealed.make_folder(self._folder)
         assert self._token is not None
-        sealed.replace_sealed_durably(self._path(self._token), _BEGUN, content)
+        sealed.replace_sealed_durably(self._path(self._token), BEGUN, content)
         self._content = content
 
     def _tokens(self) -> list[int]:

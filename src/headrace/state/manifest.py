@@ -155,6 +155,8 @@ class Manifest:
     # Fates of records that may yet meet another, because something of them waits:
     # input, split, fate, first and last offset
     settled: tuple[tuple[str, str, str, int, int], ...] | None = None
+    # Requests to send dead letters again that are done, each with the epoch that did it
+    resent: tuple[tuple[int, int], ...] | None = None
     # Only where a changed program, or going back, has been recorded:
     dropped: tuple[str, ...] | None = None
     rewound: Counts | None = None  # by place and timeline: what is given up and stays there
@@ -181,6 +183,8 @@ class Manifest:
         values["splits"] = tuple(map(Split.from_json, body["splits"]))
         if "settled" in body:
             values["settled"] = tuple((i, s, f, lo, hi) for i, s, f, lo, hi in body["settled"])
+        if "resent" in body:
+            values["resent"] = tuple((number, epoch) for number, epoch in body["resent"])
         values["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
         return Manifest(content["epoch"], content["token"], content["attempt"], **values)
 

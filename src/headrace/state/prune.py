@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.files import TEMPORARY
 from headrace.state.faults import point
+from headrace.state.resends import FOLDER as RESENDS
 from headrace.state.savepoints import FOLDER as SAVEPOINTS
 from headrace.state.savepoints import Pins, Savepoint
 from headrace.state.sealed import named_failures
@@ -74,14 +75,14 @@ class Pruner:
     ) -> frozenset[str]:
         for epoch in retained:
             if epoch not in self._named:
-                self._named[epoch] = frozenset(_strings(read(epoch)["body"]))
+                self._named[epoch] = frozenset(strings_in(read(epoch)["body"]))
         self._named = {epoch: self._named[epoch] for epoch in retained}
         return frozenset().union(*self._named.values())
 
     def _names_pinned(self, savepoints: Sequence[Savepoint | None]) -> frozenset[str]:
         if list(self._pinned[0]) != list(savepoints):
             named = (
-                _strings(one.manifest.to_json()["body"]) for one in savepoints if one is not None
+                strings_in(one.manifest.to_json()["body"]) for one in savepoints if one is not None
             )
             self._pinned = savepoints, frozenset(text for texts in named for text in texts)
         return self._pinned[1]
@@ -94,14 +95,14 @@ class Pruner:
 
     def _unnamed(self, named: frozenset[str]) -> Iterator[Path]:
         for folder in (self._folder / RUNS, self._folder / STAGED):
-            for path in _files_in(folder):
+            for path in files_in(folder):
                 relative = path.relative_to(self._folder).as_posix()
                 if relative not in named and path.name not in named:
                     yield path
 
     def _temporary(self) -> Iterator[Path]:
         """What a crash left of a sealed file that was not finished."""
-        for name in (".", "epochs", "fence", SAVEPOINTS):
+        for name in (".", "epochs", "fence", SAVEPOINTS, RESENDS):
             yield from (self._folder / name).glob(f"{TEMPORARY}*")
 
     def _remove(self, path: Path, step: str) -> str:
@@ -111,19 +112,19 @@ class Pruner:
         return str(path.relative_to(self._folder))
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path) -> Iterator[Path]:
     for where, _, names in os.walk(folder):
         yield from (Path(where) / name for name in names)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings_in(value: Any) -> Iterator[str]:
     """Every string in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         yield from value
         for inner in value.values():
-            yield from _strings(inner)
+            yield from strings_in(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from strings_in(inner)

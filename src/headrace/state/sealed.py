@@ -138,6 +138,13 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
     return content
 
 
+def kind_of(path: Path) -> str:
+    """What a sealed file says it is, by its header; whether it is whole, `read_sealed` says."""
+    with named_failures(path):
+        first, _, _ = path.read_bytes().partition(b"\n")
+    return str(_header(path, first).get("headrace"))
+
+
 def _header(path: Path, line: bytes) -> dict[str, Any]:
     try:
         header = json.loads(line)

@@ -1,7 +1,8 @@
 """Dead letters: rows on which something failed, stored as data instead of stopping the job.
 
 A letter names the input, split and offset it came from, the step that failed, the error
-with the user's own traceback, and holds the record's bytes. With `on_error="fail"` the
+with the user's own traceback, and holds the record's bytes; in the job's own output it also holds
+what sends it again (`LETTER_SCHEMA`). With `on_error="fail"` the
 first one stops the job as a `StepError` instead.
 """
 
@@ -20,9 +21,10 @@ import pyarrow as pa
 from headrace.chunk import OFFSET, SOURCE, visible
 from headrace.epoch.values import Epoch
 from headrace.errors import HeadraceError, Site, StepError, is_users
-from headrace.plan.nodes import DEAD_SCHEMA
+from headrace.plan.nodes import LETTER_SCHEMA
 from headrace.sources import Source
 from headrace.state.manifest import Split
+from headrace.task.letters import Reentry, packed
 
 _QUOTED = 300  # characters of an error in an example
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -32,7 +34,10 @@ class DeadLetters:
     """The dead letters of one task."""
 
     def __init__(
-        self, epoch: Epoch, on_error: str, sources: Mapping[str, Source] | None = None
+        self,
+        epoch: Epoch,
+        on_error: str,
+        sources: Mapping[str, Source] | None = None,
     ) -> None:
         self._epoch, self._on_error, self._sources = epoch, on_error, sources or {}
         self._splits = {s.id: s for s in epoch.splits}
@@ -47,27 +52,52 @@ class DeadLetters:
         rows: pa.Table,
         errors: Sequence[BaseException | str],
         raw: Mapping[int, bytes] | None = None,
+        entry: Reentry | None = None,
     ) -> None:
-        """One letter for each of `rows`; `raw` has the original bytes by offset, if known."""
+        """One letter for each of `rows`; `raw` has the original bytes by offset, if known.
+
+        `entry` says where they go in if they are sent again; None: they cannot be.
+        """
         records = _records(rows)
         sources = _column(rows, SOURCE)
         offsets = _column(rows, OFFSET)
-        for record, source, offset, error in zip(records, sources, offsets, errors, strict=True):
+        again = _again(entry, rows.num_rows)
+        for record, source, offset, error, entering in zip(
+            records, sources, offsets, errors, again, strict=True
+        ):
             payload = (raw or {}).get(offset, record)
-            self._add(step, source, offset, payload, error)
+            self._add(step, source, offset, payload, error, entering)
+
+    def repeat(self, letter: Mapping[str, Any], why: str) -> None:
+        """A letter that cannot be sent again is a letter again, and says why."""
+        place = tuple(letter[name] for name in ("input", "split", "offset", "place"))
+        again = tuple(letter[name] for name in ("enters", "port", "row"))
+        self._add_at(place, letter["step"], letter["record"], why, again)
 
     def _add(
-        self, step: str, source: int | None, offset: int | None, record: bytes, error: Any
+        self,
+        step: str,
+        source: int | None,
+        offset: int | None,
+        record: bytes,
+        error: Any,
+        again: tuple[Any, ...],
     ) -> None:
         split = self._splits.get(source if source is not None else -1)
         place: tuple[Any, ...] = (None, None, None, None)
         if split is not None:
             place = (split.input, split.name, offset, self._where(split, offset))
+        self._add_at(place, step, record, error, again)
+
+    def _add_at(
+        self, place: tuple[Any, ...], step: str, record: bytes, error: Any, again: tuple[Any, ...]
+    ) -> None:
         if self._on_error == "fail":
             raise _step_error(step, place, record, error)
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         trace = "" if isinstance(error, str) else user_trace(error)
-        self._letters.append((*place, step, text, trace, record, self._epoch.number))
+        epoch = (self._epoch.number, self._epoch.clock)
+        self._letters.append((*place, step, text, trace, record, *epoch, *again))
 
     def _where(self, split: Split, offset: int | None) -> str | None:
         """The record's place in words; None if the input has no such place."""
@@ -88,9 +118,10 @@ class DeadLetters:
         return examples
 
     def table(self) -> pa.Table:
-        columns = zip(*self._letters, strict=True) if self._letters else ([] for _ in DEAD_SCHEMA)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, DEAD_SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
+        schema = LETTER_SCHEMA
+        columns = zip(*self._letters, strict=True) if self._letters else ([] for _ in schema)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def places(self) -> list[tuple[str, str, int]]:
         """Input, split and offset of the letters that are records of an input."""
@@ -117,6 +148,13 @@ def errors_named_by_step(step: str, written: Site | None) -> Iterator[None]:
             "Correct the function; the rows are read again when the job is started again.",
             site=_user_site(error) or written,
         ) from error
+
+
+def _again(entry: Reentry | None, count: int) -> Iterable[tuple[Any, ...]]:
+    """For each row the step and the port that it enters, and itself; nulls if it cannot."""
+    if entry is None:
+        return [(None, None, None)] * count
+    return [(entry.step, entry.port, row) for row in packed(entry.rows)]
 
 
 def _column(rows: pa.Table, name: str) -> list[Any]:

@@ -38,12 +38,14 @@ from headrace.plan.nodes import (
     Stateful,
     Union,
     Write,
+    first_of,
     late_port,
 )
 from headrace.plan.program import Program
 from headrace.sinks import Sink
 from headrace.state.faults import point
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
+from headrace.task.letters import Reentry
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
 
 _FLUSH_ROWS = 1_000_000  # rows buffered for an operator before they are combined and sent
@@ -97,7 +99,7 @@ class Flow:
         self._buffered_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
         self.steps: dict[str, Counter[str]] = defaultdict(Counter)
-        self.fate: Fate = _uncounted
+        self.fate: Fate = uncounted
         self.raw: dict[int, bytes] | None = None
 
     def push(self, name: str, port: str, rows: pa.Table) -> None:
@@ -105,9 +107,10 @@ class Flow:
         if not rows.num_rows:
             return
         for consumer, index in self._program.consumers_of(name, port):
-            self._enter(self._program.nodes[consumer], index, rows)
+            self.enter(self._program.nodes[consumer], index, rows)
 
-    def _enter(self, node: Node, index: int, rows: pa.Table) -> None:
+    def enter(self, node: Node, index: int, rows: pa.Table) -> None:
+        """Rows go into an input of a step, or of what is left of a chain of steps."""
         self.steps[node.name]["in"] += rows.num_rows
         if isinstance(node, Stateful):
             self._to_operator(node, index, rows)
@@ -127,7 +130,7 @@ class Flow:
                 with epoch_clock(self._epoch.clock):
                     output, bad = kernel_for(node).run(rows)
                 for index, message in bad:
-                    self._fail(node.name, rows.slice(index, 1), message)
+                    self._fail(node, 0, rows.slice(index, 1), message)
                 yield output
             case Python() if node.kind not in ROW_KINDS:
                 yield from self._batches(node, rows)
@@ -135,12 +138,12 @@ class Flow:
                 steps = node.steps if isinstance(node, PythonChain) else (node,)
                 output, failed = run_rows(steps, rows)
                 for f in failed:
-                    self._fail(f.step, rows.slice(f.index, 1), f.error)
+                    self._fail(node, 0, rows.slice(f.index, 1), f.error, f.step)
                 yield output
             case Chunks():
                 output, lost = node.what.run(rows, node.schema)
                 for index, error in lost:
-                    self._fail(node.name, rows.slice(index, 1), error)
+                    self._fail(node, 0, rows.slice(index, 1), error)
                 yield output
             case _:
                 raise TypeError(f"cannot run {type(node).__name__}")
@@ -156,17 +159,32 @@ class Flow:
             return output
 
         def failed(first: int, last: int, error: Exception) -> None:
-            self._fail(node.name, rows.slice(first, last - first), error)
+            self._fail(node, 0, rows.slice(first, last - first), error)
 
         return by_halving(rows.num_rows, run, failed, tries=_TRIES, fatal=HeadraceError)
 
-    def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
-        self._bury(step, rows, [error] * rows.num_rows)
+    def _fail(
+        self,
+        node: Node,
+        index: int,
+        rows: pa.Table,
+        error: BaseException | str,
+        step: str | None = None,
+    ) -> None:
+        """Rows that the node received have failed in it; in one `step` of it, if it is a chain."""
+        entry = Reentry(first_of(node).name, index, rows)
+        self._bury(step or node.name, rows, [error] * rows.num_rows, entry)
 
-    def _bury(self, step: str, rows: pa.Table, errors: Sequence[BaseException | str]) -> None:
+    def _bury(
+        self,
+        step: str,
+        rows: pa.Table,
+        errors: Sequence[BaseException | str],
+        entry: Reentry,
+    ) -> None:
         self.steps[step]["dead"] += rows.num_rows
         self.fate("dead", rows)
-        self.dead.add(step, rows, errors, self.raw)
+        self.dead.add(step, rows, errors, self.raw, entry)
 
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
         if node.processing:
@@ -179,7 +197,7 @@ class Flow:
             self._judge(node, index, rows.slice(first, last - first))
 
         def failed(first: int, last: int, error: Exception) -> None:
-            self._fail(node.name, rows.slice(first, last - first), error)
+            self._fail(node, index, rows.slice(first, last - first), error)
 
         for _ in by_halving(rows.num_rows, judge, failed, fatal=HeadraceError):
             pass  # where the user's code fails, the rows on which it does are found
@@ -191,7 +209,8 @@ class Flow:
             return rows
         bad, reasons = unfit
         added = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
-        self._bury(node.name, rows.filter(pa.array(bad)).drop_columns(added), reasons)
+        lost = rows.filter(pa.array(bad))
+        self._bury(node.name, lost.drop_columns(added), reasons, Reentry(node.name, index, lost))
         return rows.filter(pa.array(~bad))
 
     def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
@@ -273,7 +292,7 @@ def stamped(rows: pa.Table, clock: int) -> pa.Table:
     return rows.set_column(rows.column_names.index(TIME), TIME, times)
 
 
-def _uncounted(fate: str, rows: pa.Table) -> None:
+def uncounted(fate: str, rows: pa.Table) -> None:
     pass
 
 

@@ -49,6 +49,7 @@ from headrace.state.store import SlotState, open_table, store_changes
 from headrace.state.table import KeyedTable, TableSpec
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
 from headrace.task.flow import Flow, Outputs
+from headrace.task.letters import Reentry
 from headrace.task.source_task import finish_dead
 
 
@@ -161,7 +162,8 @@ class _LevelTask:
             operator.step(step)
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
-            self._flow.dead.add(node.name, fault.row, [fault.error])
+            entry = Reentry(node.name, fault.port, fault.row) if fault.port >= 0 else None
+            self._flow.dead.add(node.name, fault.row, [fault.error], entry=entry)
         if step.windows:
             self._flow.steps[node.name].update(step.windows)
         for rows in step.filtered:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,8 +39,8 @@ from headrace.testing.output_drivers import (
 )
 from headrace.testing.stops_inside import stop_inside
 
-_LONG = "HEADRACE_LONG"  # in the environment: stop a driver at every point, not at every fourth
-_EVERY = 4
+_LONG = "HEADRACE_LONG"  # in the environment: every time that a point is passed, not some
+_MEANWHILE = (0, 1, EPOCHS)  # epochs of the newer driver while the old one is stopped
 MANY = 5_000  # rows of an epoch
 TEXTS = (
     None, "", " a ", "NULL", "\\N", "a\tb", "a\nb", "a\r", 'q"', "'", "\0", "日本 🙂", "x" * 70_000,
@@ -51,9 +52,10 @@ class OutputSuite:
     """Subclass me in a test module, with a fixture `make`: a function of a new, empty folder that
     returns an `OutputCase` of rows with the columns `epoch bigint, n bigint, text string`."""
 
-    every: ClassVar[int] = _EVERY  # of the points at which a driver is stopped: each so many
-    stops: ClassVar[int] = 25  # at about so many points at most
-    every_crash: ClassVar[int] = 1  # of the points at which it crashes
+    passings: ClassVar[int] = 12  # of each point: at so many of them it crashes
+    rounds: ClassVar[int] = 3  # of a driver that is stopped at each point
+    stops: ClassVar[int] = 100  # at most so many in all
+    turn: ClassVar[int] = 0  # with which of a point's passings it begins
     crashes_inside: ClassVar[int] = 250  # at most so many crashes within the output's own code
     stops_inside: ClassVar[int] = 12  # at most so many stops there
 
@@ -187,12 +189,15 @@ class OutputSuite:
     ) -> None:
         calm = CrashingDriver(make(tmp_path_factory.mktemp("calm")), None)
         calm.run()
-        points = [i for i, name in enumerate(calm.passed, 1) if name.startswith("sink.")]
-        assert len(points) >= 2 * EPOCHS
-        for point in points[:: 1 if os.environ.get(_LONG) else self.every_crash]:
-            case = make(tmp_path_factory.mktemp("crash"))
-            CrashingDriver(case, point).run()
-            agree(case, expected(EPOCHS))
+        points = [t for name, t in _points(calm.passed).items() if name.startswith("sink.")]
+        assert sum(map(len, points)) >= 2 * EPOCHS
+        for times in points:
+            most = len(times) if os.environ.get(_LONG) else min(len(times), self.passings)
+            for i in range(most):
+                case = make(tmp_path_factory.mktemp("crash"))
+                at = times[(self.turn + i * len(times) // most) % len(times)]
+                CrashingDriver(case, at).run()
+                agree(case, expected(EPOCHS))
 
     def test_a_crash_at_any_line_of_the_output_loses_and_doubles_nothing(
         self, make: Any, tmp_path_factory: Any
@@ -208,13 +213,22 @@ class OutputSuite:
         calm = Stopped(SharedFolder(make(tmp_path_factory.mktemp("calm"))), None, 0)
         calm.run()
         assert len(calm.passed) > 3 * EPOCHS
-        long = os.environ.get(_LONG)
-        every = 1 if long else max(self.every, len(calm.passed) // self.stops)
-        for epochs in (0, 1, EPOCHS):
-            for at in range(1 + epochs % every, len(calm.passed) + 1, every):
-                place = tmp_path_factory.mktemp("two")
-                self.two_drivers(SharedFolder(make(place)), at, epochs)
-                self.left_over(place)
+        for at, epochs in self._stopped_at(calm.passed):
+            place = tmp_path_factory.mktemp("two")
+            self.two_drivers(SharedFolder(make(place)), at, epochs)
+            self.left_over(place)
+
+    def _stopped_at(self, passed: list[str]) -> list[tuple[int, int]]:
+        """Where the old driver is stopped, and how far the newer one gets: each point once in
+        every round, at another passing and with other epochs than in the round before."""
+        if os.environ.get(_LONG):
+            return [*product(range(1, len(passed) + 1), _MEANWHILE)]
+        pairs = [
+            (times[turn % len(times)], _MEANWHILE[(number + turn) % len(_MEANWHILE)])
+            for turn in range(self.turn, self.turn + self.rounds)
+            for number, times in enumerate(_points(passed).values())
+        ]
+        return pairs[:: -(-len(pairs) // self.stops)]
 
     def two_drivers(self, folder: SharedFolder, at: int, epochs: int) -> None:
         """The old driver is stopped at point `at`, the newer one does `epochs` meanwhile."""
@@ -290,6 +304,14 @@ class OutputSuite:
 
     def left_over(self, place: Path) -> None:
         """Override me to assert that nothing is left over in the test's folder."""
+
+
+def _points(passed: list[str]) -> dict[str, list[int]]:
+    """Of each point all passings, as numbers from 1."""
+    found: dict[str, list[int]] = {}
+    for at, name in enumerate(passed, 1):
+        found.setdefault(name, []).append(at)
+    return found
 
 
 def _seen(folder: Path) -> dict[Path, bytes | None]:

@@ -16,8 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Column, Index, take
+from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.span import RunningSpan, Span
+
+PLACES = (TIME, SOURCE, OFFSET, HASH)  # where a row stands
 
 
 class UnsuitableType(Exception):
@@ -39,6 +42,12 @@ class Order:
     @property
     def columns(self) -> list[Column]:
         return [self.time, self.source, self.offset]
+
+
+def unordered(count: int) -> Order:
+    """So many rows of which none comes before another."""
+    zeros = {name: np.zeros(count, HIDDEN[name].to_pandas_dtype()) for name in PLACES}
+    return Order(*(pa.array(values) for values in zeros.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,12 @@ class Synopsis(ABC):
     @abstractmethod
     def single(self, rows: Arguments) -> list[Column]:
         """Each row as a partial of its own."""
+
+    def nothing(self, kind: pa.DataType, by: pa.DataType, count: int) -> list[Column]:
+        """The partial of no rows, so many times; that of a null, which no aggregate counts."""
+        return self.single(
+            Arguments("", "", count, pa.nulls(count, kind), pa.nulls(count, by), unordered(count))
+        )
 
     @abstractmethod
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:

@@ -272,6 +272,13 @@ class Aggregate(ColumnOperators[Expr], NotAValue):
         parts = self.synopsis.fields(*self._types(schema))
         return [pa.field(f"{name}__{part}", kind) for part, kind in parts.items()]
 
+    def nothing(self, schema: pa.Schema, count: int) -> list[Column]:
+        """The columns of the partial of no rows, so many times, over rows of `schema`."""
+        types = self._types(schema)
+        parts = self.synopsis.nothing(*types, count)
+        kinds = self.synopsis.fields(*types).values()
+        return [part.cast(kind) for part, kind in zip(parts, kinds, strict=True)]
+
     def hashed(self, schema: pa.Schema) -> str | None:
         """Of which family of types the values are whose hashes are stored, if they are."""
         stored = self.sketch is not None and self.sketch.hashes

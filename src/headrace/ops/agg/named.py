@@ -22,9 +22,9 @@ import pyarrow as pa
 from headrace.arrays import Column, flat
 from headrace.at_rest import described
 from headrace.callables import settings
-from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME, plain_column
+from headrace.chunk import HIDDEN, plain_column
 from headrace.errors import PlanError, RunError, call_site
-from headrace.ops.agg.base import Arguments, Order
+from headrace.ops.agg.base import PLACES, Arguments, Order
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.own import OwnAggregate
@@ -148,7 +148,7 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _order(table: pa.Table) -> Order:
-    return Order(*(_position(table, name) for name in (TIME, SOURCE, OFFSET, HASH)))
+    return Order(*(_position(table, name) for name in PLACES))
 
 
 def _position(table: pa.Table, name: str) -> Column:

@@ -120,6 +120,9 @@ class OwnSynopsis(Exploding):
         each = (np.array([i]) for i in range(rows.count))
         return [self._states(self._added(rows, members) for members in each)]
 
+    def nothing(self, kind: pa.DataType, by: pa.DataType, count: int) -> list[Column]:
+        return [self._states(self._own.zero() for _ in range(count))]
+
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         ticket = grouping.ask_rows()
 

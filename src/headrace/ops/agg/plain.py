@@ -59,6 +59,9 @@ class Count(Synopsis):
         present = np.ones(rows.count, np.bool_) if rows.values is None else valid(rows.values)
         return [array(present.astype(np.int64), pa.int64())]
 
+    def nothing(self, kind: pa.DataType, by: pa.DataType, count: int) -> list[Column]:
+        return [pa.array(np.zeros(count, np.int64))]
+
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         ask = grouping.ask(f"{label}:n", columns[0], "sum")
         return lambda: [grouping.answer(ask)]

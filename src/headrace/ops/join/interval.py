@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, numbers
+from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, pretty
 from headrace.ops.contract import EpochStep, Operator, Place
 from headrace.ops.join.pairs import matches, shared_key_ids
@@ -34,6 +35,7 @@ from headrace.ops.join.sides import (
     stored_view,
     watermark_after,
 )
+from headrace.ops.tables import with_column
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -60,6 +62,23 @@ class IntervalJoin(EventTimeJoin):
     def shape(self) -> dict[str, Any]:
         return {"how": self.how, "within": [self.lower, self.upper], "rows": list(self.rows)}
 
+    @property
+    def bucket(self) -> int:
+        """How much time one search of stored rows covers."""
+        return max((self.upper - self.lower) // 2, LEAST)
+
+    def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
+        """Narrower bounds of an inner join: all rows that they need are still there."""
+        lower, upper = before["within"]
+        if self.how != "inner" or self.lower < lower or upper < self.upper:
+            return {}
+        was = f"{pretty(lower)} to {pretty(upper)}"
+        return {"within": f"from {was} to {pretty(self.lower)} to {pretty(self.upper)}"}
+
+    def recut(self, rows: pa.Table) -> pa.Table:
+        at = numbers(rows[AT])
+        return with_column(rows, TIME, pa.array(at // self.bucket * self.bucket))
+
     def operator(self, place: Place) -> IntervalOperator:
         return IntervalOperator(self, place)
 
@@ -67,7 +86,7 @@ class IntervalJoin(EventTimeJoin):
 class IntervalOperator(Operator):
     def __init__(self, spec: IntervalJoin, place: Place) -> None:
         self._spec, self._output = spec, JoinOutput(spec.columns, place.output)
-        self._bucket = max((spec.upper - spec.lower) // 2, LEAST)
+        self._bucket = spec.bucket
         self._sides = join_sides(place)
         left, right = self._sides
         self._stores = RowStore("left", left, self._bucket), RowStore("right", right, self._bucket)

@@ -125,7 +125,7 @@ class LatestOperator(Operator):
 
     def step(self, step: EpochStep) -> None:
         floor = late_floor(step.after, self._spec.lateness)
-        inputs = [step.inputs[0], self._sides[1].keyed(step.inputs[1], step)]
+        inputs = [step.inputs[0], self._sides[1].keyed(step.inputs[1], step, 1)]
         if self._spec.processing:
             floor = MAX_TIME  # whatever has come counts
         if not self._spec.timed:

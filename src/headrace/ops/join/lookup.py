@@ -138,7 +138,7 @@ class LookupOperator(Operator):
         for at in range(missing.num_rows):
             row = missing.slice(at, 1).select(names)
             key = ", ".join(str(row.column(k)[0].as_py()) for k in self._keys)
-            step.faults.append(Fault(row, LookupError(f"no row for {key}")))
+            step.faults.append(Fault(row, LookupError(f"no row for {key}"), 0))
 
     # rows that wait
 

@@ -113,7 +113,7 @@ class JoinSide:
         nulls = null_keys(rows, self.keys)
         return rows if nulls is None else rows.filter(pa.array(~nulls))
 
-    def keyed(self, rows: pa.Table | None, step: EpochStep) -> pa.Table | None:
+    def keyed(self, rows: pa.Table | None, step: EpochStep, port: int = 0) -> pa.Table | None:
         """Of a table's rows as they arrive, those with a whole key; the others are dead letters.
 
         Nothing could ever change or delete a row without a key, so a table cannot hold it.
@@ -122,15 +122,16 @@ class JoinSide:
         if rows is None or nulls is None:
             return rows
         keyless = rows.filter(pa.array(nulls))
-        step.faults.extend(self._keyless(keyless.slice(i, 1)) for i in range(keyless.num_rows))
+        rows_of_them = (keyless.slice(i, 1) for i in range(keyless.num_rows))
+        step.faults.extend(self._keyless(row, port) for row in rows_of_them)
         return rows.filter(pa.array(~nulls))
 
-    def _keyless(self, row: pa.Table) -> Fault:
+    def _keyless(self, row: pa.Table, port: int) -> Fault:
         nulls = [k for k in self.keys if row.column(k).null_count]
         named = " and ".join(map(repr, nulls))
         why = f"a row of a table has no key: {named} {'is' if len(nulls) == 1 else 'are'} null"
         shown = [n for n in row.column_names if n != GONE]
-        return Fault(row.select(shown), StepError("HR-JOIN-027", why))
+        return Fault(row.select(shown), StepError("HR-JOIN-027", why), port)
 
     def arrived(self, rows: pa.Table | None, epoch: int, bucket: int = 1) -> pa.Table:
         """Rows in the form in which they are stored: by bucket, hash, time, split and offset."""

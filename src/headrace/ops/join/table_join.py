@@ -155,7 +155,7 @@ class TableJoinOperator(Operator):
         left, right = step.inputs
         if not self._spec.own:  # else a row that refers to nothing is a row
             left = self._left.keyed(left, step)
-        right = self._right.keyed(right, step)
+        right = self._right.keyed(right, step, 1)
         arrived = [
             s.arrived(rows, step.epoch) for s, rows in ((self._left, left), (self._right, right))
         ]

@@ -125,7 +125,7 @@ class LearningOperator(Operator):
             results += own
             after.append(now)
             step.faults += [
-                Fault(_visible(groups.rows.slice(start + i, 1)), error) for i, error in faults
+                Fault(_visible(groups.rows.slice(start + i, 1)), error, 0) for i, error in faults
             ]
         counts = np.diff([*starts, groups.rows.num_rows])
         self._store(groups.keys, before + counts, after, step)

@@ -225,13 +225,15 @@ class MatchOperator(Operator):
         if not bad.any():
             return arrived
         for i in np.flatnonzero(bad):
-            self._dead_letter(arrived.slice(int(i), 1), self._exprs, step)
+            self._dead_letter(arrived.slice(int(i), 1), self._exprs, step, port=0)
         return arrived.filter(pa.array(~bad))
 
-    def _dead_letter(self, row: pa.Table, exprs: tuple[str, ...], step: EpochStep) -> None:
+    def _dead_letter(
+        self, row: pa.Table, exprs: tuple[str, ...], step: EpochStep, port: int = -1
+    ) -> None:
         why = conditions(exprs, self._input).reason(row)
         names = [n for n in row.column_names if n not in (HASH, *self._words)]
-        step.faults.append(Fault(row.select(names), why))
+        step.faults.append(Fault(row.select(names), why, port))
 
     def _match(self, due: DueRows, rules: Sequence[PatternRule], step: EpochStep) -> None:
         match_round = MatchRound(self._store, due, self._key, self._input, step)

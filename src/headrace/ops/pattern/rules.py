@@ -94,7 +94,7 @@ class PatternRules:
             except HeadraceError as error:
                 error.site = None  # the rule came as data: no line of the program is at fault
                 if 0 in step.homes:
-                    step.faults.append(Fault(arrived.slice(i, 1), error))
+                    step.faults.append(Fault(arrived.slice(i, 1), error, 1))
         rows = arrived.take(pa.array(good, pa.int64()))
         since = np.maximum(rows.column(TIME).to_numpy(), step.before)
         versions = rows.select([NAME]).append_column(SINCE, pa.array(since))

@@ -224,7 +224,8 @@ class ChunkOperator(Operator):
             else:
                 due = calls.due
                 records = [work.blamed(int(due.keys[i]), int(due.times[i])) for i in places]
-            step.faults.extend(Fault(record, error) for record in records)
+            port = 0 if calls.due is None else -1
+            step.faults.extend(Fault(record, error, port) for record in records)
 
         for result in by_halving(len(calls.ids), call, failed):
             self._apply(result, calls, work, timers, step)

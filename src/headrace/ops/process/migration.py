@@ -18,6 +18,7 @@ from headrace.rows import pylist, table_of
 from headrace.schema import ddl_type
 
 NEW, RENAMED, DROPPED, WIDENED, REFUSED = "new", "renamed", "dropped", "widened", "refused"
+CHANGED = "changed"  # a setting of it, over what is stored as it is
 UNKNOWN = "unknown"  # refused, because its name before is not known
 _WIDTH = {"int8": 1, "int16": 2, "int32": 3, "int64": 4, "float": 5, "double": 6}
 

@@ -298,6 +298,7 @@ class ProcessSpec(Spec):
     order: str = ""  # EVENT_TIME: rows are held until the watermark has passed them
 
     at_rest = "Process"
+    widens_keys = True
     kind = "process"
     spreads = True
 

@@ -139,7 +139,7 @@ class SharedMaps:
             self._apply_row(maps, call, port, row, time)
             self._changes(before, maps)
         except Exception as error:
-            faults.append(Fault(record, error))
+            faults.append(Fault(record, error, port))
             call.counts = counts
             return before
         return maps

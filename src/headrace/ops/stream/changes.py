@@ -29,6 +29,7 @@ class ChangesOnly(Spec):
     types: tuple[tuple[str, str], ...]  # of the columns, as text: they shape the state
 
     kind = "changes_only"
+    widens_keys = True
     passes = True
     endless = True
 

@@ -31,7 +31,7 @@ from headrace.ops.stream.key_groups import (
     repeated,
     rows_apart,
 )
-from headrace.ops.tables import emit_some
+from headrace.ops.tables import emit_some, with_column
 from headrace.state.table import KeyedTable, TableSpec
 
 SEEN = "seen"
@@ -45,6 +45,7 @@ class Deduplicate(Spec):
     within: int | None
 
     kind = "deduplicate"
+    widens_keys = True
     passes = True
 
     @property
@@ -70,6 +71,18 @@ class Deduplicate(Spec):
 
     def shape(self) -> dict[str, Any]:
         return {"within": self.within}
+
+    def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
+        """A shorter time; for a longer one, what has been forgotten would be needed."""
+        was = before["within"]
+        if self.within is None or was is None or was < self.within:
+            return {}
+        return {"within": f"from {pretty(was)} to {pretty(self.within)}"}
+
+    def recut(self, rows: pa.Table) -> pa.Table:
+        assert self.within is not None
+        at = integers(rows.column(_AT))
+        return with_column(rows, TIME, pa.array(at - at % self.within))
 
     def operator(self, place: Place) -> Operator:
         keys = KeyColumns(place.key, place.input)

@@ -6,6 +6,7 @@ is one, then by split and offset. The state is how many rows of a key went on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ class Limit(Spec):
     rows: int
 
     kind = "limit"
+    widens_keys = True
     passes = True
     endless = True
 
@@ -40,6 +42,10 @@ class Limit(Spec):
 
     def shape(self) -> dict[str, Any]:
         return {"rows": self.rows}
+
+    def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
+        """What is stored is how many rows have passed."""
+        return {"rows": f"from {before['rows']} to {self.rows}"}
 
     def operator(self, place: Place) -> Operator:
         return _LimitOperator(self.rows, KeyColumns(place.key, place.input), place.output)

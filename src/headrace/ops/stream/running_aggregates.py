@@ -49,6 +49,8 @@ class RunningAggregates(Spec):
     kind = "rolling"
     keys_by_name = True
     endless = True
+    stores_partials = True
+    widens_keys = True
 
     @property
     def by_event_time(self) -> bool:

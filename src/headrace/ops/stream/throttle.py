@@ -33,6 +33,7 @@ class Throttle(Spec):
     per: int
 
     kind = "throttle"
+    widens_keys = True
     passes = True
     needs_time = True
     has_late = True

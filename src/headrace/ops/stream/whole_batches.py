@@ -64,10 +64,10 @@ def with_output_place(rows: pa.Table) -> pa.Table:
     return derived_rows(rows, np.arange(rows.num_rows))
 
 
-def faults_of_all(arrived: pa.Table | None, error: BaseException) -> list[Fault]:
+def faults_of_all(arrived: pa.Table | None, error: BaseException, port: int = 0) -> list[Fault]:
     """The function saw all rows at once: none of them was used."""
     count = 0 if arrived is None else arrived.num_rows
-    return [Fault(arrived.slice(i, 1), error) for i in range(count)] if arrived else []
+    return [Fault(arrived.slice(i, 1), error, port) for i in range(count)] if arrived else []
 
 
 def _newest(arrived: pa.Table | None, step: EpochStep) -> int:

@@ -59,6 +59,10 @@ class FiringWindows(ComputedWindows):
         """Whether the rows of windows are stored, for what is computed or for the evictor."""
         return self.needs_rows or self.evictor is not None
 
+    @property
+    def stores_partials(self) -> bool:
+        return not self.stores_rows
+
     def work(self, place: Place) -> tuple[dict[str, Aggregate], Work]:
         """The aggregates that are partials, and what is computed over the rows or of those."""
         if self.stores_rows:

@@ -77,6 +77,7 @@ class WindowSpec(Spec):
     kind = "window"
     keys_by_name = True
     has_late = True
+    widens_keys = True
 
     @property
     def needs_time(self) -> bool:
@@ -98,6 +99,7 @@ class PaneWindows(WindowSpec):
     at_rest = "WindowAgg"
     sees_rows = False
     sends_partials = True
+    stores_partials = True
     encodes_keys = True
 
     @property
@@ -274,6 +276,10 @@ class RowWindows(ComputedWindows):
     @property
     def sees_rows(self) -> bool:
         return self.function is not None
+
+    @property
+    def stores_partials(self) -> bool:
+        return self.window.tumbles and self.function is None
 
     @property
     def ends_by(self) -> str | None:

@@ -1,0 +1,70 @@
+"""Stored state brought to wider keys and to settings that were others, before a run.
+
+What may be another is judged in `plan/setting_changes.py`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.driver.rewritten_runs import State, fitted, rewritten
+from headrace.ops.fold import FoldSpec
+from headrace.ops.tables import with_column
+from headrace.plan.fold_changes import is_other_fold
+from headrace.plan.nodes import Stateful
+from headrace.plan.setting_changes import changed_settings, wider_keys
+from headrace.plan.shapes import shape
+from headrace.state.manifest import StepFacts, table_key
+from headrace.state.runs import RunCache, RunWriter
+from headrace.state.sorted_run import sorted_run
+from headrace.state.spec import TableSpec
+
+
+def migrated_settings(
+    node: Stateful, old: StepFacts, state: State, writer: RunWriter, cache: RunCache
+) -> State:
+    """The tables of all steps, those of this one under its key and settings as they are now."""
+    if not old.shape or old.kind != node.what.at_rest:
+        return state
+    new = shape(node)
+    wider, changed = wider_keys(node, old.shape, new), changed_settings(node, old.shape, new)
+    folded = is_other_fold(node, old.shape, new)
+    for spec in node.operator().tables():
+        table = table_key(node.name, spec.name)
+        if table not in state:
+            continue
+        if wider:
+            state = state | {table: rewritten(state[table], partial(_widened, spec), writer, cache)}
+        if folded:
+            change = partial(fitted, spec, partial(_folded, node))
+            state = state | {table: rewritten(state[table], change, writer, cache)}
+        if changed and spec.timed:
+            recut = partial(_recut, node, spec)
+            state = state | {table: rewritten(state[table], recut, writer, cache, living=True)}
+    return state
+
+
+def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
+    """Integers of one value have one hash, and one order: each row stays where it is."""
+    for field in spec.key:
+        if run.schema.field(field.name).type != field.type:
+            run = with_column(run, field.name, run.column(field.name).cast(field.type))
+    return run
+
+
+def _folded(node: Stateful, run: pa.Table) -> pa.Table:
+    """With what the zero has in the fields that are new."""
+    assert isinstance(node.what, FoldSpec)
+    start = node.what.folding.start()
+    for name in start.column_names:
+        if name not in run.column_names:
+            place = pa.array(np.zeros(run.num_rows, np.int64))
+            run = run.append_column(name, start.column(name).take(place))
+    return run
+
+
+def _recut(node: Stateful, spec: TableSpec, run: pa.Table) -> pa.Table:
+    return sorted_run(spec, node.what.recut(run)).table
