@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import headrace as hr
@@ -17,12 +19,13 @@ BAD = [{"k": i % 3} for i in range(9)]
 def test_what_has_begun_to_be_delivered(tmp_path):
     crash(tmp_path, "at_most_once", "test.line", 9)
     assert examine_job(tmp_path / "job").healthy
-    spoil(tmp_path / "job" / "begun")
+    (mark,) = (tmp_path / "job" / "begun").iterdir()
+    spoil(mark)
     (found,) = examine_job(tmp_path / "job").damage
-    assert found.path.name == "begun" and not found.starts and "remove it" in found.do
+    assert found.path == mark and not found.starts and f"remove {str(mark.parent)!r}" in found.do
     with pytest.raises(hr.StateError, match="HR-STATE-004"):
         run(tmp_path, "at_most_once")
-    found.path.unlink()
+    shutil.rmtree(mark.parent)
     run(tmp_path, "at_most_once")
     assert max(lines(tmp_path).values()) == 1 and examine_job(tmp_path / "job").healthy
 

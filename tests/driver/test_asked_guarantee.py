@@ -143,7 +143,7 @@ def test_a_mark_that_is_damaged_is_an_error_and_one_that_is_missing_lets_nothing
     tmp_path: Path,
 ) -> None:
     crash(tmp_path, "at_most_once", "test.line", 9)
-    mark = tmp_path / "job" / "begun"
+    (mark,) = (tmp_path / "job" / "begun").iterdir()
     whole = mark.read_bytes()
     mark.write_bytes(whole[:-9])
     with pytest.raises(hr.StateError, match="HR-STATE-004"):
@@ -151,6 +151,81 @@ def test_a_mark_that_is_damaged_is_an_error_and_one_that_is_missing_lets_nothing
     mark.unlink()
     run(tmp_path, "at_most_once")
     assert lines(tmp_path) == Counter({*range(9), *range(12, 24)})
+
+
+@dataclass(frozen=True)
+class Others(Lines):
+    kind: ClassVar[str] = "test other lines"
+
+
+def several(place: Path, guarantee: str | None) -> hr.Job:
+    made = job(place, guarantee)
+    rows = made.read(hr.rows(ROWS, "n bigint"), name="again")
+    rows.write(Others(str(place / "others")), name="others")
+    return made
+
+
+def begin(place: Path, guarantee: str | None) -> None:
+    driver = Driver(several(place, guarantee), place / "job", max_batch=6)
+    driver.drain()
+    driver.start.log.release()
+
+
+def stop(place: Path, guarantee: str | None, point: str, nth: int) -> None:
+    passed: Counter[str] = Counter()
+
+    def hook(name: str) -> None:
+        passed.update([name])
+        if name == point and passed[name] == nth:
+            raise Crash(name)
+
+    with faults.hooked(hook), pytest.raises((Crash, hr.OutputError)):
+        begin(place, guarantee)
+
+
+STEPS = [("commit.manifest", 2), ("sink.publish", 6)]
+AGAIN = [("sink.publish", 1), ("sink.publish", 3), ("test.line", 9)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("first", "between"), [(None, None), ("at_most_once", "at_least_once")])
+def test_starts_that_are_asked_for_other_things_with_crashes_between(
+    first: str | None, between: str | None, tmp_path: Path
+) -> None:
+    """Of several outputs: what was delivered before a start at most once is not repeated by it."""
+    for one in STEPS:
+        for other in AGAIN:
+            place = tmp_path / f"{one}-{other}"
+            place.mkdir()
+            stop(place, first, *one)
+            stop(place, between, *other)
+            before = {f: Counter((place / f).read_text().split()) if (place / f).exists() else
+                      Counter() for f in ("lines", "others")}  # fmt: skip
+            begin(place, "at_most_once")
+            for file, had in before.items():
+                found = Counter((place / file).read_text().split())
+                assert not {n for n in had if found[n] > had[n]}, (one, other, file)
+                assert not {n for n, times in (found - had).items() if times > 1}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("taken_by", [None, "at_most_once"])
+def test_a_driver_that_is_let_go_late_takes_no_note_back(
+    taken_by: str | None, tmp_path: Path
+) -> None:
+    """The first is stopped before it notes epoch 2; the next one dies while it delivers epoch 3."""
+
+    def meanwhile(name: str) -> None:
+        begun, taken = tmp_path / "lines", tmp_path / "taken"
+        if name == "commit.manifest" and begun.exists() and not taken.exists():
+            taken.touch()
+            crash(tmp_path, taken_by, "test.line", 9)
+
+    with faults.hooked(meanwhile), pytest.raises(hr.StateError, match="HR-STATE-007"):
+        run(tmp_path, "at_most_once")
+    assert lines(tmp_path) == Counter(range(15))
+    run(tmp_path, "at_most_once")
+    assert lines(tmp_path) == Counter({*range(15), *range(18, 24)})
 
 
 def test_after_a_rewind_epochs_of_the_new_timeline_are_delivered(tmp_path: Path) -> None:

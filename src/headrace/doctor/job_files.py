@@ -309,16 +309,15 @@ def _savepoints(job: JobFacts) -> Iterator[Finding]:
 
 
 def _asked(job: JobFacts) -> Iterator[Finding]:
-    mark = job.folder / BEGUN
-    if mark.exists() or mark.is_symlink():
+    for mark in sorted((job.folder / BEGUN).glob("*.json")):
         job.look(mark)
         try:
             _ = sealed.read_sealed(mark, BEGUN)["outputs"]
         except (StateError, KeyError) as error:
             wrong = wrong_of(mark, error) if isinstance(error, StateError) else f"it lacks {error}"
             do = (
-                f"{FROM_BACKUP}, or remove it: what is not known to be published counts as "
-                "delivered then, and its rows may be missing at outputs at most once"
+                f"{FROM_BACKUP}, or remove {str(mark.parent)!r}: what is not known to be published "
+                "counts as delivered then, and its rows may be missing at outputs at most once"
             )
             means = "which deliveries have begun, of outputs that are at most once"
             yield Finding(mark, wrong, means, starts=False, do=do)

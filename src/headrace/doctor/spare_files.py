@@ -53,7 +53,7 @@ def _unnamed(job: JobFacts) -> Iterator[Path]:
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:
-    for place in (folder, folder / "epochs", folder / "fence", folder / SAVEPOINTS):
+    for place in (folder, *(folder / n for n in ("epochs", "fence", BEGUN, SAVEPOINTS))):
         yield from sorted(place.glob(f"{TEMPORARY}*"))
 
 

@@ -47,7 +47,7 @@ class Committer:
         self._program, self._sinks, self._on_step = bundle.program, bundle.sinks, bundle.on_step
         self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
-        self._published, self._begun = PublishedMark(log.folder), BegunMark(log.folder)
+        self._published, self._begun = PublishedMark(log.folder), BegunMark(log.folder, token)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
         with hooked(self._on_step):
@@ -97,6 +97,7 @@ class Committer:
         of it."""
         done, notes = self._published.epoch(), list[str]()
         newest = self._log.latest()
+        self._begun.start(self._program.guarantee == AT_MOST_ONCE, newest)
         for epoch in self._log.epochs():
             if newest is not None and done < epoch <= upto:
                 manifest = self._log.read(epoch)
@@ -104,7 +105,6 @@ class Committer:
                     continue  # it was given up
                 notes += self._go_back(manifest, newest)
                 notes += self._publish(manifest, self._as_written(manifest), newest)
-        self._begun.start(self._program.guarantee == AT_MOST_ONCE)
         self._tidy(self._log.newest())
         return notes
 

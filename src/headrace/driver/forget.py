@@ -9,7 +9,7 @@ start goes on from, and a forget that is begun again finishes:
     4. put manifests and savepoints in place that name these, and no longer what an output will
        not have any more
     5. remove the files that no manifest names, and what was staged
-    6. erase from outputs of files, each in one step, then from topics
+    6. erase from outputs of files, each in one step, then from requests to replay, then from topics
     7. scan every file, and say what was erased and where the value still is
 """
 
@@ -20,11 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.clock import MAX_TIME, SystemClock
 from headrace.driver.commit import Committer
 from headrace.driver.forget_places import (
+    Hits,
     TopicPlace,
     file_outputs,
     hits_of,
@@ -38,6 +41,7 @@ from headrace.driver.forget_scan import scan
 from headrace.driver.forget_state import StateErasure, key_columns, look_at_state, renamed_state
 from headrace.epoch.bundle import DEAD, Bundle
 from headrace.errors import StateError, did_you_mean
+from headrace.guarantees import AT_MOST_ONCE
 from headrace.key_match import KeyMatch
 from headrace.plan.program import Program
 from headrace.sinks import EpochWriter, Timelines
@@ -52,10 +56,12 @@ from headrace.sinks.erasing import (
 from headrace.sinks.files import FilesSink, chain_of
 from headrace.sinks.ownership import Identity
 from headrace.state import sealed
+from headrace.state.deliveries import BegunMark
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 from headrace.state.prune import RUNS, STAGED
+from headrace.state.resends import Resends
 from headrace.state.savepoints import Savepoint, SavepointFolder, creating
 
 
@@ -108,8 +114,9 @@ def _publish_promised(log: EpochLog, name: str, token: int) -> None:
                 "Start it once, so that they take back what was given up; then stop it, and repeat "
                 "this.",
             )
-    nothing = cast(Program, None)  # only a commit asks for the program
-    bundle = Bundle(nothing, {}, {}, SystemClock(), writes={})
+    once = AT_MOST_ONCE if BegunMark(log.folder).taken else None  # as the last start was asked
+    program = Program(name, {}, {}, {}, guarantee=once)
+    bundle = Bundle(program, {}, {}, SystemClock(), writes={})
     Committer(bundle, log, token, 0, bundle.clock, keep=MAX_TIME).recover()
     point("forget.published")
 
@@ -172,6 +179,7 @@ class _Forgetting:
             erase_aside(plan.merging, hits_of(self.match))
             remove_empty_folders(plan.merging.target)
             point("forget.output")
+        self._requests(hits_of(self.match), erase=True)
         self._count_topics(erase=True)
         report = ForgetReport(self.name, str(self.match))
         report.erased = self._report()
@@ -200,13 +208,26 @@ class _Forgetting:
                     aside = erase_aside(merging, hits, dry_run=True)
                     what = "dead letters" if id == DEAD else f"output {sink.target}"
                     self._note(what, plans[chain].rows + aside)
+        self._note("requests to replay dead letters", self._requests(hits), "letters")
         letters = sum(1 for m in self.all for e in m.examples.values() if self._tells(e))
         self._note("examples of dead letters in manifests", letters, "texts")
         return state, list(plans.values())
 
+    def _requests(self, hits: Hits, *, erase: bool = False) -> int:
+        """How many letters of the key there are in requests to replay some."""
+        resends, found = Resends(self.log.folder), 0
+        for number in resends.numbers():
+            letters = resends.read(number)
+            mask = hits(letters)
+            found += int(mask.sum())
+            if erase and mask.any():
+                resends.rewrite(number, letters.filter(pa.array(~mask)))
+        return found
+
     def _rows_left(self) -> Iterator[tuple[str, int]]:
         """What outputs still have by their columns: lines do not say what a number is of."""
         hits = hits_of(self.match)
+        yield "requests to replay dead letters", self._requests(hits)
         for sink in self.outputs.values():
             for merging in sink.mergings().values():
                 yield f"output {str(sink.target)!r}", plan_erasure(merging, hits).rows

@@ -85,11 +85,19 @@ def hits_of(match: KeyMatch, column: str | None = None) -> Hits:
         names = set(table.column_names)
         if set(DEAD_SCHEMA.names) <= names:
             return _of_letters(match, table) | match.rows(table)
-        if names <= {"key", "value"} or names == {"line"}:
+        if _are_records(table):
             return _of_records(match, table, column)
         return match.rows(table)
 
     return hits
+
+
+def _are_records(table: pa.Table) -> bool:
+    """Whether the rows are records as a topic without a schema has them, or lines."""
+    names = set(table.column_names)
+    said = "line" if names == {"line"} else "value" if names <= {"key", "value"} else None
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string)
+    return said in names and any(is_of(table.schema.field(said).type) for is_of in kinds)
 
 
 def _of_records(match: KeyMatch, table: pa.Table, column: str | None) -> Mask:

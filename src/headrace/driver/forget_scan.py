@@ -30,6 +30,8 @@ from headrace.state import sealed
 from headrace.state.loops import FOLDER as LOOPS
 from headrace.state.manifest import Manifest, StepFacts
 from headrace.state.prune import RUNS
+from headrace.state.resends import FOLDER as RESENDS
+from headrace.state.resends import Resends
 
 _LOOPS = "rows that go round: let the job run until they have left, and its kept epochs with them"
 _STATE = (
@@ -80,7 +82,8 @@ def scan(
     targets = dict.fromkeys(sink.target.resolve() for sink in outputs.values())
     for target in targets:
         _scan_output(work, target, [s for s in outputs.values() if s.target.resolve() == target])
-    passed = [folder / RUNS, folder / "epochs", folder / "savepoints", *targets]
+    _scan_requests(work, folder)
+    passed = [folder / RUNS, folder / "epochs", folder / "savepoints", folder / RESENDS, *targets]
     passed += [place.root / place.topic for place in received]
     _scan_rest(work, folder, [path.resolve() for path in passed])
     return work
@@ -143,6 +146,14 @@ def _scan_output(work: Scan, target: Path, sinks: Sequence[FilesSink]) -> None:
             value = unquote(name.partition("=")[2])
             where = f"output {str(target)!r}, folder {name!r}"
             work.note(where, _FOREIGN, int(work.match.in_text(value)))
+
+
+def _scan_requests(work: Scan, folder: Path) -> None:
+    """Requests to replay dead letters, whose rows are packed."""
+    resends = Resends(folder)
+    for number in resends.numbers():
+        work.looked["requests to replay"] += 1
+        work.table(f"request {number} to replay dead letters", _OUTPUT, resends.read(number))
 
 
 def _scan_file(work: Scan, path: Path, where: str, why: str) -> None:

@@ -55,12 +55,13 @@ class Resends:
     def make(self, number: int, letters: pa.Table, manifest: Manifest, now: int) -> bool:
         """Durably ask for `letters`; False if somebody else has made a request of this number."""
         sealed.make_folder(self._folder)
-        stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, letters.schema) as writer:
-            writer.write_table(letters)
-        text = base64.b64encode(stream.getvalue().to_pybytes()).decode()
-        content = {"timeline": manifest.timeline, "asked": now, "letters": text}
+        content = {"timeline": manifest.timeline, "asked": now, "letters": _packed(letters)}
         return sealed.create_sealed(self.path(number), _KIND, content)
+
+    def rewrite(self, number: int, letters: pa.Table) -> None:
+        """Durably give a request other letters; only while nobody drives the job."""
+        content = {**self._content(number), "letters": _packed(letters)}
+        sealed.rewrite_sealed(self.path(number), _KIND, content)
 
     def _timeline(self, number: int) -> str:
         if number not in self._timelines:
@@ -72,6 +73,13 @@ class Resends:
 
     def path(self, number: int) -> Path:
         return self._folder / f"{number:012d}.json"
+
+
+def _packed(letters: pa.Table) -> str:
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, letters.schema) as writer:
+        writer.write_table(letters)
+    return base64.b64encode(stream.getvalue().to_pybytes()).decode()
 
 
 def _last_done(manifest: Manifest) -> int:

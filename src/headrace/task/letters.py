@@ -26,7 +26,7 @@ class Reentry:
 
 
 def packed(rows: pa.Table) -> list[bytes]:
-    """Each row as a stream of one batch."""
+    """Each row as a stream of one batch: a copy, for a slice has bytes of the rows beside it."""
     schema = rows.schema
     if HASH in schema.names or any(pa.types.is_dictionary(kind) for kind in schema.types):
         names = [n for n in schema.names if n != HASH]
@@ -35,7 +35,7 @@ def packed(rows: pa.Table) -> list[bytes]:
         rows = pa.Table.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
     head = rows.schema.serialize().to_pybytes()
     return [
-        head + batch.slice(at, 1).serialize().to_pybytes() + _END
+        head + batch.take(pa.array([at])).serialize().to_pybytes() + _END
         for batch in rows.to_batches()
         for at in range(batch.num_rows)
     ]
