@@ -171,6 +171,14 @@ def harness(**more: Any) -> hr.Job:
     return job
 
 
+def test_null_is_one_key_as_in_deduplicate():
+    with Harness(harness(error=1e-6)) as test:
+        test.send("x", [{"id": v, "at": 1_000} for v in (None, 1, None)])
+        test.send("x", [{"id": v, "at": 2_000} for v in (1, None)])
+        test.send("x", [{"id": None, "at": 3_600_000}])
+        assert [row["id"] for row in test.output("out") if row["id"] is None] == [None, None]
+
+
 def test_a_crash_or_a_restart_with_other_tasks_changes_nothing():
     draw, runs = np.random.default_rng(2), []
     batches = [[(int(i), 5) for i in draw.integers(0, 50_000, 4_000)] for _ in range(8)]
