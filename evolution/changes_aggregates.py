@@ -18,7 +18,9 @@ def _with_aggregates(d: Drawer, version: Version, least: int = 1) -> int | None:
 
 def _changed(version: Version, n: int, aggregates: dict[str, str], **said: Any) -> Version:
     names, aggs = tuple(aggregates), tuple(aggregates.values())
-    step = replace(version.branches[n].step, names=names, aggs=aggs, **said)
+    old = version.branches[n].step
+    said.setdefault("was_names", tuple(pair for pair in old.was_names if pair[0] in aggregates))
+    step = replace(old, names=names, aggs=aggs, **said)
     return with_(version, n, step=step)
 
 
