@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.testing import Harness, drive
-from tests.topology.shells import COMMANDS, needs, numbers, python, split_count
+from tests.topology.shells import COMMANDS, PROGRAMS, needs, numbers, python, split_count
 
 FATAL = {
     "dies": ("die(4)", "ended with exit code 4"),
@@ -162,3 +163,32 @@ def test_a_tuple_that_is_never_acked_is_a_dead_letter(acks: bool) -> None:
         assert [*out, *(row["v"] for row in test.output("out"))] == [0, 2, 3, 4]
     assert [v for v, _ in found] == [1, 5]
     assert all("neither acked nor failed within 1" in error for _, error in found)
+
+
+@pytest.mark.parametrize("group", [2, 100])
+def test_a_program_that_dies_when_it_processes_what_it_has_stored(group: int) -> None:
+    """As a bolt that writes to a database: what it dies of may have come long before."""
+    command = [sys.executable, str(PROGRAMS / "stores.py"), str(group), "1", "4"]
+    bolt = hr.ShellBolt(command, "v bigint", acks=True, tick_every="10s", max_restarts=1)
+    with Harness(numbers(bolt, max_replays=1, timeout="60s")) as test:
+        for first in range(0, 9, 3):
+            test.send("numbers", [(v,) for v in range(first, first + 3)])
+            test.advance("10s")
+        for _ in range(4):
+            test.advance("61s")
+        assert sorted(row["v"] for row in test.output("out")) == [0, 2, 3, 5, 6, 7, 8]
+        found = dead(test)
+    assert [v for v, _ in found] == [1, 4]
+    assert all("exit code 4" in error for _, error in found)
+
+
+def test_a_tuple_is_not_blamed_for_another_that_the_process_has_stored() -> None:
+    """Without ticks it cannot be found: it waits until its time is over, and others go on."""
+    command = [sys.executable, str(PROGRAMS / "stores.py"), "2", "4"]
+    bolt = hr.ShellBolt(command, "v bigint", acks=True, max_restarts=0)
+    with Harness(numbers(bolt, max_replays=1, timeout="60s")) as test:
+        for v in range(4):
+            test.send("numbers", [(v,)])
+        for v in range(4, 10):
+            test.send("numbers", [(v,)])
+        assert dead(test) == []

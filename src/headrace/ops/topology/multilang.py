@@ -282,7 +282,7 @@ class ShellBoltOperator(BoltOperator):
                 if end > first or at in ticks:
                     tuples = self._tuples(texts, first, end, step, tick=at in ticks)
                     found = TaskRun(self._task(keys[at]), tuples).answers()
-                    firing = -1 - ticks.index(at) if at in ticks else 0
+                    firing = -1 - ticks.index(at) if at in ticks else first
                     answers.add(first, found, firing, block, inputs)
         except Exception as error:
             answers.error = error
@@ -318,6 +318,7 @@ class ShellBoltOperator(BoltOperator):
             self._streams(),
             frozenset(self._kind.direct),
             self._kind.acks,
+            self._every,
         )
 
     def _texts(self, block: RowsByKey, inputs: Sequence[pa.Table | None]) -> list[str]:

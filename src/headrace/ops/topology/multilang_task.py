@@ -43,6 +43,7 @@ class ShellTask:
     streams: Mapping[str, pa.Schema]
     direct: frozenset[str]
     acks: bool  # a tuple may be acked in a later batch
+    every: int = 0  # ms between ticks: what it stores it processes at the next at the latest
 
 
 @dataclass
@@ -79,6 +80,10 @@ class TaskRun:
         self._known = False  # whether the child that fails has survived tuples of earlier batches
         self._survived = False  # some tuple of a batch that was halved
         self._fatal = 0  # tuples in a row that were not
+        self._mixed = False  # the child that failed had tuples of another batch, too
+        # A program that stores tuples may not survive one when it processes them: sent by itself, a
+        # tuple is followed by a tick.
+        self._probe = task.every if task.acks else 0
 
     def answers(self) -> TaskAnswers:
         """Send what the child does not have, until all of it is processed."""
@@ -92,7 +97,7 @@ class TaskRun:
         else:
             self._process(sorted(waited.union(new)))
         if tuples.failed:  # apart from the others, which it may take with it
-            self._process(list(tuples.failed))
+            self._process(list(tuples.failed), tick=self._probe)
         if tuples.tick:
             self._process([], tick=tuples.tick)
         return self._answers
@@ -121,7 +126,8 @@ class TaskRun:
                 return self._send(places, tick)
             except ChildError as error:
                 failures += 1
-                places, lost = sorted({*places, *lost}), ()
+                stored = self._answers.unacked if tick else ()  # it may be one of these
+                places, lost = sorted({*places, *lost, *stored}), ()
                 once_more = failures <= task.command.max_restarts
                 if once_more and not self._failed_before(places):
                     self._warn(error, f"restart {failures} of {task.command.max_restarts}, and "
@@ -142,10 +148,19 @@ class TaskRun:
         if not (self._survived or self._known or self._failed_before(places)):
             raise gave_up(self._task.who, self._task.command, failures, error) from None
         self._answers.failed.update(found)
+        self._answers.unacked.difference_update(found)
 
     def _find(self, places: list[int], error: ChildError, failures: int) -> dict[int, str]:
         task = self._task
         if len(places) == 1:
+            if self._mixed:
+                try:
+                    self._send_apart(places)
+                except ChildError as fault:
+                    error = fault
+                else:
+                    self._survived, self._fatal = True, 0
+                    return {}
             self._fatal += 1
             if self._fatal >= _MOST_FATAL and not self._failed_before(places):
                 raise gave_up(task.who, task.command, failures, error, self._fatal) from None
@@ -154,12 +169,19 @@ class TaskRun:
         found, middle = {}, len(places) // 2
         for half in (places[:middle], places[middle:]):
             try:
-                self._send(half)
+                self._send_apart(half)
             except ChildError as fault:
                 found.update(self._find(half, fault, failures))
             else:
                 self._survived, self._fatal = True, 0
         return found
+
+    def _send_apart(self, places: list[int]) -> None:
+        """To a child that has no others: what it does not survive is among these."""
+        child = present(self._task.key)
+        if child is not None and child.unsettled is not None:
+            self._end(child)
+        self._send(places, self._probe)
 
     def _send(self, places: list[int], tick: int = 0) -> None:
         """Once, to the child that there is; what it answers counts if it does not fail."""
@@ -167,6 +189,7 @@ class TaskRun:
         child = self._started()
         try:
             left, child.unsettled = child.unsettled, None
+            self._mixed = left is not None
             if child.ids and left is None:  # what a new one emits belongs to its first batch
                 take_idle(child)
             sent = texts if len(places) == len(texts) else [texts[place] for place in places]
@@ -181,7 +204,8 @@ class TaskRun:
             if isinstance(error, Unfitting):
                 raise ChildError(f"emitted what does not fit: {error}", child) from None
             raise
-        child.proven = child.proven or bool(places)
+        had = len(places) + (0 if left is None else len(left.ids))
+        child.proven = child.proven or len(batch.unsettled) < had
         self._count(batch, tables, places, left, child)
         if batch.expired:
             why = next(iter(batch.failed.values()))
@@ -206,7 +230,7 @@ class TaskRun:
             answers.emitted[stream].append((rows, of))
         for at, reason in batch.failed.items():
             answers.failed[places[at]] = reason
-        if left is not None or batch.unsettled:
+        if answers.unacked or batch.unsettled:
             answers.unacked.difference_update(places)
             answers.unacked.update(places[at] for at in batch.unsettled)
             child.unsettled = batch.left(lambda at: self._tuples.identity(places[at]))
