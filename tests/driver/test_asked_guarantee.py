@@ -17,6 +17,7 @@ from headrace.driver.rewind import plan_rewind
 from headrace.driver.start import guarantee_of
 from headrace.state import faults
 from headrace.testing import Driver, drive
+from tests.sinks.webhook_cases import receiver
 
 ROWS = [{"n": i} for i in range(24)]
 
@@ -271,6 +272,36 @@ def repeating(guarantee: str) -> hr.Job:
 def test_an_input_that_cannot_give_it(made: Any, guarantee: str, refused: bool) -> None:
     found = guarantee_of(made(guarantee).program())
     assert found.misses(guarantee.replace("_", " ")) == refused
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "whole"),
+    [
+        ("webhook:http://127.0.0.1:9/x", {}, "at least once"),
+        ("webhook:http://127.0.0.1:9/x", {"patience": "0s"}, "at most once"),
+        ("mqtt:127.0.0.1:9/t", {}, "at least once"),
+        ("kafka://127.0.0.1:9/t", {"guarantee": "at_least_once"}, "at least once"),
+        ("kafka://127.0.0.1:9/t", {}, "exactly once"), ("console:", {}, "at most once"),
+    ],
+)  # fmt: skip
+def test_an_output_that_repeats_what_was_not_answered(
+    place: str, options: dict[str, Any], whole: str
+) -> None:
+    job = hr.Job("j", guarantee="at_most_once")
+    job.read(hr.rows(ROWS)).write(place, name="it", **options)
+    assert guarantee_of(job.program()).whole == whole
+
+
+def test_without_patience_a_request_is_posted_once(tmp_path: Path) -> None:
+    server = receiver()
+    job = hr.Job("hook", guarantee="at_most_once")
+    server.answers = [503, 503]
+    hook = f"webhook:{server.url}/once-{tmp_path.name}"
+    job.read(hr.rows(ROWS)).write(hook, name="it", patience="0s")
+    with pytest.raises(hr.OutputError, match="HR-HTTP-006"):
+        drive(job, tmp_path / "job")
+    server.answers = []
+    assert len([1 for path, _, _ in server.attempts if f"once-{tmp_path.name}" in path]) == 1
 
 
 def test_the_whole_is_what_was_asked_for() -> None:

@@ -23,6 +23,8 @@ def offered(
 
 def _output(program: Program, name: str, sink: Sink) -> Offer:
     if program.guarantee == AT_MOST_ONCE and sink.guarantee == AT_LEAST_ONCE:
+        if sink.retries:
+            return Offer("output", name, AT_LEAST_ONCE, sink.retries)
         because = "the job is asked for it: what had begun before a crash is not delivered again"
         return Offer("output", name, AT_MOST_ONCE, because)
     return Offer("output", name, sink.guarantee, sink.because)
@@ -33,7 +35,8 @@ _WEAKER = {
     'headrace explain), or ask for less: guarantee="at_least_once" or "at_most_once".',
     AT_LEAST_ONCE: "Take an input that can be read again in its place, such as a topic, or leave "
     "guarantee= out.",
-    AT_MOST_ONCE: "Take an input that does not repeat in its place, or leave guarantee= out.",
+    AT_MOST_ONCE: "Take an input or output that does not repeat in its place, or leave guarantee= "
+    "out.",
 }
 
 

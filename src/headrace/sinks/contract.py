@@ -125,6 +125,11 @@ class Sink(Protocol):
             return "an epoch that is there is not written again"
         return "an epoch that was written just before a crash is written again"
 
+    @property
+    def retries(self) -> str:
+        """How rows may come twice though nobody crashes, in words; "" if they do not."""
+        return ""
+
     def check(self) -> None:
         """Raise OutputError, with a hint, if the output cannot be written. Changes nothing."""
         return None

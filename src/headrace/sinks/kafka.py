@@ -93,6 +93,12 @@ class KafkaSink(StagedSink):
         )
 
     @property
+    def retries(self) -> str:
+        if self._guarantee == AT_LEAST_ONCE:
+            return "without transactions an epoch is sent again when a broker was gone meanwhile"
+        return ""
+
+    @property
     def what(self) -> str:
         return f"topic {self._topic!r} of Kafka"
 

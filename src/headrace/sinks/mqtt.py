@@ -43,6 +43,10 @@ class MqttSink(UnrecordedSink):
         self._patience = millis(o.options.get("patience", "5m")) / 1000
 
     @property
+    def retries(self) -> str:
+        return "QoS 1: a message that the broker does not acknowledge is published again"
+
+    @property
     def what(self) -> str:
         return f"MQTT topic '{self._broker}/{self._topic}'"
 

@@ -78,6 +78,12 @@ class WebhookSink(UnrecordedSink):
         return self.__dict__ | {"_client": None}
 
     @property
+    def retries(self) -> str:
+        if not self._patience:
+            return ""
+        return 'what is not answered is posted again, unless patience="0s"'
+
+    @property
     def what(self) -> str:
         return f"webhook {self._target.url!r}"
 
@@ -203,8 +209,10 @@ def _check(o: OutputRequest) -> None:
     if type(o.options.get("array", False)) is not bool:
         raise bad_option(o, "array", o.options["array"], "Pass True for one JSON array each.")
     for name in ("timeout", "patience"):
-        if name in o.options and (millis(o.options[name]) or 0) <= 0:
-            raise bad_option(o, name, o.options[name], "Give a duration above zero.")
+        least = 1 if name == "timeout" else 0
+        if name in o.options and (millis(o.options[name]) or 0) < least:
+            hint = "Give a duration above zero." if least else "Give a duration."
+            raise bad_option(o, name, o.options[name], hint)
 
 
 def _open(o: OutputRequest) -> Sink:

@@ -69,7 +69,7 @@ class ShellBolt(Bolt):
         declared = {
             "output": output,
             "outputs": dict(streams or {}),
-            "direct": tuple(direct),
+            "direct": direct if isinstance(direct, str) else tuple(direct),
             "acks": acks,
             "tick_every": tick_every,
             **({} if tick_every is None else {"tick": _sent_elsewhere}),
