@@ -128,7 +128,7 @@ def test_secrets_come_from_the_environment_and_are_nowhere_else(tmp_path, monkey
         ("webhook:https://localhost/x", {"max_rows": 0}, "HR-OUTPUT-008"),
         ("webhook:https://localhost/x", {"array": 1}, "HR-OUTPUT-008"),
         ("webhook:https://localhost/x", {"headers": {}}, "HR-OUTPUT-008"),
-        ("webhook:https://localhost/x", {"patience": "-1s"}, "HR-OUTPUT-008"),
+        ("webhook:https://localhost/x", {"timeout": "0s"}, "HR-OUTPUT-008"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path, uri, options, code):

@@ -208,11 +208,9 @@ def _check(o: OutputRequest) -> None:
             raise bad_option(o, name, most, "Give a whole number, 1 or more.")
     if type(o.options.get("array", False)) is not bool:
         raise bad_option(o, "array", o.options["array"], "Pass True for one JSON array each.")
-    for name in ("timeout", "patience"):
-        least = 1 if name == "timeout" else 0
-        if name in o.options and (millis(o.options[name]) or 0) < least:
-            hint = "Give a duration above zero." if least else "Give a duration."
-            raise bad_option(o, name, o.options[name], hint)
+    if millis(o.options.get("timeout", "1s")) <= 0:
+        raise bad_option(o, "timeout", o.options["timeout"], "Give a duration above zero.")
+    millis(o.options.get("patience", "0s"))  # refuses what is no duration
 
 
 def _open(o: OutputRequest) -> Sink:
