@@ -357,6 +357,16 @@ TYPOS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda split: split.shuffle("lines"),
         lambda out: out.fields("split", "wrod"),
     ),
+    "of a bolt, left out": (
+        "HR-TOPOLOGY-007 the bolt 'split' reads nothing",
+        lambda split: split,
+        lambda out: out.shuffle("split"),
+    ),
+    "of an output, left out": (
+        "HR-TOPOLOGY-007 the bolt 'out' reads nothing",
+        lambda split: split.shuffle("lines"),
+        lambda out: out,
+    ),
     "of a stream": (
         "HR-TOPOLOGY-013 'split' has no stream 'empyt'",
         lambda split: split.shuffle("lines"),
