@@ -327,7 +327,9 @@ class Topology(Job):
     def _end_all(self, part: Component) -> None:
         """What a component would have read leads somewhere, and so does what it may have meant by
         a name that is not there, or has left out: only its own mistake is reported."""
-        wrong = not part.inputs or any(read.component not in self._components for read in part.inputs)
+        wrong = not part.inputs or any(
+            read.component not in self._components for read in part.inputs
+        )
         meant = self._components if wrong else {read.component for read in part.inputs}
         for id in meant:
             component = self._components.get(id)
