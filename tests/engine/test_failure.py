@@ -19,6 +19,12 @@ def test_an_error_of_ours_comes_back_whole_from_whatever_is_wrapped_around_it() 
     assert type(found) is StepError and str(found) == str(error)
 
 
+def test_a_worker_that_did_not_start_in_time() -> None:
+    text = "org.apache.spark.SparkException: Python worker failed to connect back."
+    found = recover(RuntimeError(text))
+    assert found.code == "HR-RUN-001" and "start the job again" in found.hint
+
+
 def test_the_last_python_error_stands_for_the_rest() -> None:
     wall = WALL.format("Traceback (most recent call last):\nValueError: first\nOSError: disk gone")
     found = recover(RuntimeError(wall))

@@ -18,6 +18,11 @@ from headrace.errors import HeadraceError, RunError, Site
 
 _OPEN, _CLOSE = "[headrace-error[", "]headrace-error]"
 _MARK = re.compile(re.escape(_OPEN) + r"(.*?)" + re.escape(_CLOSE), re.DOTALL)
+_NO_WORKER = "Python worker failed to connect back"
+_OVERLOADED = (
+    "A process took too long to start, as on a machine that has too much to do: start the job "
+    "again, and it goes on after its last batch (headrace run --restart does so by itself)."
+)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 
 
@@ -55,7 +60,9 @@ def recover(cause: BaseException) -> HeadraceError:
         return RunError(
             "HR-RUN-001",
             f"Spark stopped the job: {_summary(text)}",
-            "Run again with --debug to see Spark's own text.",
+            _OVERLOADED
+            if _NO_WORKER in text
+            else "Run again with --debug to see Spark's own text.",
         )
     name, message, code, hint, site = json.loads(match[1])
     kind = getattr(errors, name, HeadraceError)
