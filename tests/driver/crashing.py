@@ -40,7 +40,7 @@ def contents(place: Path) -> dict[str, Counter[Any]]:
     found = {
         "parquet": hr.read_output(place / "parquet"),
         "json": hr.read_output(place / "json"),
-        "dead": hr.read_output(f"{folder}/dead").drop_columns(["epoch", "traceback"]),
+        "dead": hr.read_output(f"{folder}/dead").drop_columns(["epoch", "at", "traceback"]),
         **{name: hr.collected(folder, name) for name in ("collected", "halves", "running")},
     }
     rows = {name: Counter(map(repr, table.to_pylist())) for name, table in found.items()}

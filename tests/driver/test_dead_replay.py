@@ -587,3 +587,23 @@ def test_letters_of_an_earlier_version_are_named_and_new_ones_beside_them_are_re
     driver = run(_map(tmp_path, True), tmp_path)
     assert out(driver) == [(0.0,), (12.0,), (12.0,), (4.0,), (4.0,)]
     assert dead(tmp_path) == [("fails", 1)]
+
+
+def test_a_letter_that_fails_again_stops_a_job_that_is_to_stop(tmp_path: Path) -> None:
+    def build(on_error: str, schema: str) -> hr.Job:
+        job = hr.Job("kind", on_error=on_error)
+        rows = read(tmp_path, job, f"k string, v {schema}")
+        rows.map(inverse(schema == "string"), name="fails").write("collect:", name="out")
+        return job
+
+    topic(tmp_path, [*ROWS, {"k": "d", "v": "x"}])
+    run(build("dead", "bigint"), tmp_path).close()
+    for number in (1, 2):
+        folder = tmp_path / "job"
+        assert hr.replay_dead(folder, numbers=[number]).asked == 1
+    with pytest.raises(hr.StepError, match="step") as caught:
+        run(build("fail", "bigint"), tmp_path)
+    assert caught.value.code == "HR-STEP-001" and "cannot be sent" not in str(caught.value)
+    assert dead(tmp_path) == [("fails", 1), ("rows", 3)]
+    run(build("dead", "bigint"), tmp_path).close()
+    assert dead(tmp_path) == [("fails", 1), ("rows", 3)]

@@ -21,7 +21,7 @@ from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import Envelope
 from headrace.epoch.report import Report
 from headrace.epoch.values import Epoch
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import InputError
 from headrace.plan.nodes import (
     OUT,
     Dead,
@@ -152,19 +152,24 @@ def _enter(
     program: Program, flow: Flow, reader: SplitReader | None, rows: pa.Table, letters: Letters
 ) -> None:
     """Rows of one step and of the same columns; those that do not fit it are letters again."""
-    step, port = letters[0]["enters"], letters[0]["port"]
+    step, port, decoded = letters[0]["enters"], letters[0]["port"], None
+    flow.raw = None
     try:
         if reader is not None and step == letters[0]["input"]:
-            flow.push(reader.name, OUT, reader.again(rows))
-            return
-        at = entrance(program, step, port)
-        if at is None or isinstance(at.node, Read):
-            raise _gone(step)
-        fitting, reasons = _fitted(rows, at, step)
-    except (HeadraceError, KeyError, pa.ArrowException) as error:
-        why = error.message if isinstance(error, HeadraceError) else str(error)
+            decoded = reader.again(rows)
+        else:
+            at = entrance(program, step, port)
+            if at is None or isinstance(at.node, Read):
+                raise _gone(step)
+            fitting, reasons = _fitted(rows, at, step)
+    except (InputError, KeyError, pa.ArrowException) as error:
+        why = error.message if isinstance(error, InputError) else str(error)
         _repeat_all(flow, rows, letters, [why] * len(letters))
         return
+    if reader is not None and decoded is not None:
+        flow.push(reader.name, OUT, decoded)
+        return
+    assert at is not None
     bad = np.array([reason is not None for reason in reasons], np.bool_)
     if bad.any():
         unfit = [one for one, is_bad in zip(letters, bad, strict=True) if is_bad]
