@@ -201,7 +201,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "MOST_TASKS": "a limit that is refused",
         "_SECOND": "mixed into a hash",
         "_EVEN": "which keys tasks have, at rest",
-        "_STRETCH": "rows by which partial_key learns the load; which task is not promised",
     },
     "printed": {
         "WIDEST": "characters printed",
@@ -582,6 +581,15 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "sources.looked": {
         "ENDLESS_ROWS": "rows shown",
+    },
+    "cli.forget": {
+        "NOTHING": "an exit code",
+    },
+    "key_match": {
+        "_SHORT": "characters of a number that is searched for within texts",
+    },
+    "driver.forget_state": {
+        "_ALIGN": "of a format",
     },
     "doctor.examine": {
         "_LITTLE": "bytes free",

@@ -27,7 +27,6 @@ DIRECT, CUSTOM, PARTIAL_KEY = "direct", "custom", "partial_key"
 TO = "$to"  # a column of direct streams: the task that the emitter named
 MOST_TASKS = 4096
 _EVEN = 64  # tasks: so many are placed evenly in the key space; more spread by themselves
-_STRETCH = 256  # rows that see the load one by one; then as many at a time see the same
 _SECOND = 0x2545F4914F6CDD1D  # of the second choice of a key
 
 
@@ -61,7 +60,7 @@ class StreamGrouping:
             return rows, (_by_hash if stateful else _in_rounds)(rows, tasks)
         hashes = hash_keys([rows.column(name) for name in self.fields], count)
         if self.kind == PARTIAL_KEY:
-            return rows, less_loaded(hashes, _places(rows), tasks)
+            return rows, _of_two(hashes, rows, tasks)
         return rows, (hashes % np.uint64(tasks)).astype(np.int64)
 
     def unfit(self, rows: pa.Table, tasks: int) -> tuple[Mask, list[str]] | None:
@@ -128,29 +127,15 @@ def _places(rows: pa.Table) -> Hashes:
     return hash_keys(places, rows.num_rows)
 
 
-def less_loaded(hashes: Hashes, places: Hashes, tasks: int) -> Index:
-    """Of the two tasks of each key, the one that has had fewer rows of this chunk so far; where
-    both have had as many, either, by where the row came from."""
+def _of_two(hashes: Hashes, rows: pa.Table, tasks: int) -> Index:
+    """Of the two tasks of each key one, in rounds by where the rows came from: a row's task depends
+    on nothing beside it, so what is read again after a loss is dealt out as before, however it is
+    cut into chunks."""
     second = hash_keys([pa.array(hashes ^ np.uint64(_SECOND))])
     one = (hashes % np.uint64(tasks)).astype(np.int64)
     step = (second % np.uint64(max(1, tasks - 1))).astype(np.int64)
     other = (one + 1 + step) % tasks  # never the same task
-    even = places % np.uint64(2) == 0
-    chosen = np.empty(len(hashes), np.int64)
-    load, begun = [0] * tasks, min(len(hashes), _STRETCH)
-    first_rows = zip(
-        one[:begun].tolist(), other[:begun].tolist(), even[:begun].tolist(), strict=True
-    )
-    for row, (a, b, either) in enumerate(first_rows):  # one by one: batches are often small
-        chosen[row] = task = a if load[a] < load[b] + either else b
-        load[task] += 1
-    loads = np.array(load)
-    for first in range(begun, len(hashes), _STRETCH):
-        part = slice(first, first + _STRETCH)
-        a, b = one[part], other[part]
-        chosen[part] = np.where(loads[a] < loads[b] + even[part], a, b)
-        loads += np.bincount(chosen[part], minlength=tasks)
-    return chosen
+    return np.where(_in_rounds(rows, 2) == 0, one, other)
 
 
 @lru_cache(maxsize=64)
