@@ -7,14 +7,11 @@ taken back, twice where they stay and that was said.
 from __future__ import annotations
 
 import io
-import json
 import shutil
-import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -25,85 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked
 from headrace.testing import Driver
-from tests.kafka.running import broker, new_topic
-from tests.kafka.written import messages
-from tests.sinks.lake_cases import delta_rows, iceberg_rows, sqlite_catalog
-
-
-class Kind(NamedTuple):
-    """A kind of output: how it is written, and the values that a reader finds there."""
-
-    write: Callable[[hr.Stream, Path], Any]
-    read: Callable[[Path], Counter[int]]
-    what: str  # becomes of its rows
-    needs: bool = False  # to be named in `keep`
-
-
-def _log(root: Path) -> Counter[int]:
-    log = hr.EmbeddedLog(str(root / "log"))
-    return Counter(v for _, t in log.read("out", 0, 0) for v in t["v"].to_pylist())
-
-
-def _sqlite(root: Path) -> Counter[int]:
-    with sqlite3.connect(root / "rows.db") as database:
-        return Counter(v for (v,) in database.execute("SELECT v FROM t"))
-
-
-def _printed(root: Path) -> Counter[int]:
-    lines = PRINTED[root].getvalue().splitlines()
-    return Counter(int(line.rpartition("v=")[2]) for line in lines)
-
-
-def _to_kafka(s: hr.Stream, root: Path) -> None:
-    if root not in TOPICS:
-        TOPICS[root] = new_topic()
-    s.write(f"kafka://{broker().address}/{TOPICS[root]}", name="out")
-
-
-PRINTED: dict[Path, io.StringIO] = {}
-TOPICS: dict[Path, str] = {}
-KINDS = {
-    "files": Kind(
-        lambda s, root: s.write(f"files:{root}/out", name="out"),
-        lambda root: Counter(hr.read_output(root / "out")["v"].to_pylist()),
-        TAKEN_BACK,
-    ),
-    "collect": Kind(
-        lambda s, root: s.write("collect:", name="out"),
-        lambda root: Counter(hr.collected(str(root / "job"), "out")["v"].to_pylist()),
-        TAKEN_BACK,
-    ),
-    "log": Kind(
-        lambda s, root: s.write("log:out", log=str(root / "log"), name="out"), _log, STAYS, True
-    ),
-    "sqlite": Kind(
-        lambda s, root: s.write(f"sql:sqlite:{root}/rows.db", table="t", name="out"),
-        _sqlite,
-        STAYS,
-        True,
-    ),
-    "delta": Kind(
-        lambda s, root: s.write(f"delta:{root}/table", name="out"),
-        lambda root: Counter(delta_rows(root / "table")["v"].to_pylist()),
-        STAYS,
-        True,
-    ),
-    "iceberg": Kind(
-        lambda s, root: s.write("iceberg:lake.t", catalog=sqlite_catalog(root), name="out"),
-        lambda root: Counter(iceberg_rows(root)["v"].to_pylist()),
-        STAYS,
-        True,
-    ),
-    "kafka": Kind(
-        _to_kafka,
-        lambda root: Counter(json.loads(m.value())["v"] for m in messages(TOPICS[root])),
-        STAYS,
-        True,
-    ),
-    "console": Kind(
-        lambda s, root: s.write("console:", stream=PRINTED[root], name="out"), _printed, STAYS
-    ),
-}
+from tests.driver.rewind_kinds import KINDS, PRINTED, Kind, check_can_run
 
 
 class Life:
@@ -162,10 +81,7 @@ class Life:
 
 
 def life_of(kind: str, root: Path) -> Life:
-    if kind in ("delta", "iceberg"):
-        pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[kind])
-    if kind == "kafka":
-        broker()  # skips where there is none
+    check_can_run(kind)
     life = Life(root, KINDS[kind])
     life.send()
     life.go()
@@ -329,7 +245,7 @@ def test_a_crash_at_every_step_is_completed_by_the_next_start(tmp_path: Path) ->
         life.go(life.both())
         found = Counter(hr.read_output(life.root / "out")["v"].to_pylist())
         assert found == Counter(range(30)), step
-        assert _log(life.root) == Counter(range(30)) + Counter(range(10, 20)), step
+        assert KINDS["log"].read(life.root) == Counter(range(30)) + Counter(range(10, 20)), step
         assert sum(life.sums().values()) == sum(range(30)), step
 
 
