@@ -174,7 +174,7 @@ class _PastInput:
         ranges = [(self.source.start(s.name), s.at) for s in self.splits]
         if not all(isinstance(at, int) for pair in ranges for at in pair):
             return None
-        return sum(max(0, end - start) for start, end in ranges)
+        return sum(max(0, int(end) - int(start)) for start, end in ranges)
 
 
 # Reading it again.
@@ -201,7 +201,7 @@ def recomputed(inspection: Inspection, now: Manifest, say: Say | None = None) ->
             job = _SideJob(node, inspection.bundle, now, slots, scratch / f"{len(state)}", say)
             found = job.run()
             facts = now.ops.get(node.name, old)
-            before = _as_now(node, facts, now.state, scratch)
+            before = _as_now(node, facts, dict(now.state), scratch)
             state |= taken_over(node, facts, before, found, writer, RunCache(scratch))
         writer.close()
         point("past.computed")
@@ -228,7 +228,7 @@ def _borrow_runs(folder: Path, scratch: Path) -> None:
 def _as_now(node: Stateful, old: StepFacts, state: State, scratch: Path) -> State:
     """What is stored of a step, in the columns that it has now; the new ones are of no rows."""
     writer, cache = RunWriter(scratch, f"before-{uuid.uuid4().hex[:12]}"), RunCache(scratch)
-    state = migrated_settings(node, old, dict(state), writer, cache)
+    state = migrated_settings(node, old, state, writer, cache)
     state = migrated_aggregates(node, old, state, writer, cache)
     writer.close()
     return state
