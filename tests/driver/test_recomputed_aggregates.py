@@ -21,7 +21,7 @@ from headrace.driver import recompute, recomputed_tables
 from headrace.driver.start import prepare, review
 from headrace.settings import Settings
 from headrace.state import faults
-from headrace.testing import Driver
+from headrace.testing import Driver, Harness
 from tests.driver.test_changed_aggregates import DELAY, KINDS, Crash, Row
 
 REFUSED_KINDS = ("rows", "triggered rows")
@@ -492,3 +492,26 @@ def test_a_driver_that_lives_has_gone_on_meanwhile(tmp_path: Path) -> None:
     rows = [r for part in drawn(1) for r in part if r["k"] == "a"]
     last = [r for r in driver.output("out 1").to_pylist() if r["k"] == "a"][-1]
     assert last["spread"] == [r["v"] for r in rows]
+
+
+def test_in_a_harness_without_a_key_behind_other_steps() -> None:
+    """As users test a change; with functions, shares, several rows of one, and other tasks."""
+
+    def counting(**more: Any) -> hr.Job:
+        made = hr.Job("recomputing")
+        read = made.read("log:in", schema="v bigint, at bigint", time="at", delay="1s", name="rows")
+        twice = read.flat_map(lambda row: [(row.v, row.at)] * 2, schema="v bigint, at bigint")
+        dealt = twice.where("v > 0").map(lambda row: (row.v + 1, row.at), schema=twice.schema)
+        dealt.window(hr.tumbling("10s")).agg(n=hr.count(), name="s", **more).write(
+            "log:out", name="out" if not more else "more"
+        )
+        return made
+
+    with Harness(counting()) as test:
+        test.send("rows", [{"v": v, "at": 1_000 + v} for v in range(5)])
+        test.send("rows", [{"v": 9, "at": 12_000}], split=1)
+        test.restart(counting(most=hr.max("v"), since="beginning"))
+        test.send("rows", [{"v": 3, "at": 13_000}])
+        test.end()
+        found = [(r["n"], r["most"]) for r in test.output("more")]
+    assert sorted(found) == [(4, 10), (8, 5)]

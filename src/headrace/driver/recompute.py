@@ -94,7 +94,7 @@ def foreseen(comparison: Comparison, bundle: Bundle, stored: Manifest) -> Compar
             said[node.name] = ", ".join(map(str, reads))
 
     def known(change: Change) -> Change:
-        step = change.name.rpartition(".")[0]
+        step = next((name for name in said if change.name.startswith(f"{name}.")), "")
         if change.role == OPERATOR and refused.get(change.name):
             because = f"its new aggregates cannot be computed of past rows: {refused[change.name]}"
             return replace(

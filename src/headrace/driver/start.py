@@ -137,8 +137,6 @@ def _take(
             tasks = inspection.tasks
             inspect = partial(look, bundle.program, folder, until, clock, edges, tasks)
             inspection = replace(checked(inspect, replace(consent, take_over=True)), log=log)
-            if past is not None:
-                past.discard()
             past = past_of(inspection, say)
         try:
             return _begin(inspection, token, slots, settings.keep_epochs, disputed, past)
@@ -146,6 +144,9 @@ def _take(
             log.check_fence(token)
             if log.newest() == inspection.epoch:
                 raise
+        finally:
+            if past is not None:
+                past.discard()
 
 
 def _begin(

@@ -72,6 +72,8 @@ def _of_step(node: Node) -> str:
     match node:
         case Stateful(what=Repartition()):
             return ""
+        case Stateful() if node.what.stateless:
+            return f"what {shown} emits depends on more than its rows"
         case Stateful():
             return f"{shown} has state, so what it emits depends on how its rows came in batches"
         case Dead():
