@@ -133,7 +133,7 @@ def _aggregates(s: Step) -> dict[str, Any]:
 
 def _of_stored(s: Step) -> dict[str, Any]:
     """What it says of the aggregates in its state."""
-    return {"since": "restart" if s.since else None, "was_fields": dict(s.was_names)}
+    return {"since": s.since or None, "was_fields": dict(s.was_names)}
 
 
 def _results(s: Step, first: str) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 from evolution.changing import Change, consented, with_
 from evolution.draw import Drawer
 from evolution.kinds import AGGREGATES as KINDS
+from evolution.kinds import SINCE
 from evolution.spec import Version
 
 
@@ -43,7 +44,8 @@ def add_aggregate(d: Drawer, version: Version) -> Version | None:
     had, how = list(step.aggregates.items()), d.random.random()
     gone = [had.pop(d.random.randrange(2))] if len(had) > 1 else []
     had.insert(d.random.randrange(2), (d.fresh("m"), d.random.choice(KINDS)))
-    changed = _changed(version, n, dict(had), since=how > 0.15)
+    since = d.random.choice(SINCE) if how > 0.15 else ""
+    changed = _changed(version, n, dict(had), since=since)
     return (
         consented(changed, *(f"{step.name}.{name}" for name, _ in gone)) if how < 0.9 else changed
     )
@@ -68,7 +70,9 @@ def rename_aggregate(d: Drawer, version: Version) -> Version | None:
     old = d.random.choice([*had])
     said = ((new, old if how < 0.8 else f"{old}x"),) if how < 0.9 else ()
     names = {new if name == old else name: agg for name, agg in had.items()}
-    return _changed(version, n, names, was_names=said, since=how > 0.7)
+    return _changed(
+        version, n, names, was_names=said, since=d.random.choice(SINCE) if how > 0.7 else ""
+    )
 
 
 def exchange_aggregates(d: Drawer, version: Version) -> Version | None:

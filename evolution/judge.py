@@ -140,6 +140,8 @@ def _aggregates(old: Step, new: Step, after: Version) -> Iterator[tuple[str, str
             yield REFUSED, f"step {new.name}: {name} is another aggregate"
         if not before and (not new.since or name in dict(new.was_names)):
             yield REFUSED, f"step {new.name}: {name} is new"
+        if not before and new.since == "beginning":
+            yield OPEN, f"step {new.name}: {name} of past rows, if all is as it was"
         if before != name and new.of.stores_rows:
             yield REFUSED, f"step {new.name}: {name} of stored rows"
     for name in lost_aggregates(old, new):

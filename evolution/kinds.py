@@ -91,6 +91,9 @@ AGGREGATES = ("sum", "count", "min", "max", "mean", "count_distinct", "percentil
               *SKETCHES)  # fmt: skip
 
 
+SINCE = ("restart", "beginning")  # from when a new aggregate counts
+
+
 def hows(kind: str) -> tuple[str, ...]:
     """What `how` may be."""
     if not KINDS[kind].how:

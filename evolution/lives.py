@@ -56,9 +56,9 @@ def _since(segments: Sequence[Segment]) -> list[Segment]:
     """The same; each aggregate counts from the start on with which it came."""
     begins, found = dict[str, int](), list[Segment]()
     for n, s in enumerate(segments):
-        was = dict(s.step.was_names)
+        was, new = dict(s.step.was_names), 0 if s.step.since == "beginning" else n
         begins = {
-            name: begins.get(name, begins.get(was.get(name, ""), n)) for name in s.step.aggregates
+            name: begins.get(name, begins.get(was.get(name, ""), new)) for name in s.step.aggregates
         }
         found.append(replace(s, step=replace(s.step, begins=tuple(begins.values()))))
     return found
@@ -66,6 +66,8 @@ def _since(segments: Sequence[Segment]) -> list[Segment]:
 
 def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
     step, with_rows = segments[0].step, [s for s in segments if any(s.sides)]
+    if _other_past(segments):
+        return True
     places = {place for s in segments for place, _ in s.inputs}
     if step.of.order and any(PARTITIONS.get(p, 1) > 1 and "k" not in s.step.keys
                              for s in segments for p, _ in s.inputs):  # fmt: skip
@@ -75,6 +77,12 @@ def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
     if len(step.inputs) > 1 and places & grown:
         return True  # a side that was at its end has more: late or not, as batches go
     return len({(s.inputs, _settings(s.step)) for s in with_rows}) > 1 and _in_time(step)
+
+
+def _other_past(segments: Sequence[Segment]) -> bool:
+    """Whether rows were read again by a condition, or from inputs, that others were read by."""
+    last = max((n for n, s in enumerate(segments) if s.step.since == "beginning"), default=0)
+    return len({(s.step.where, s.inputs) for s in segments[: last + 1]}) > 1
 
 
 def _settings(step: Step) -> tuple[object, ...]:

@@ -39,7 +39,7 @@ class Step:
     more: bool = False  # a process function with one more value
     names: tuple[str, ...] = ("m1", "m2")  # of its aggregates
     was_names: tuple[tuple[str, str], ...] = ()  # a name now, and the one before
-    since: bool = False  # new aggregates count from the start on
+    since: str = ""  # from when new aggregates count: "restart" or "beginning"
     begins: tuple[int, ...] = ()  # for the model: from which start on each aggregate counts
 
     @property
@@ -61,7 +61,7 @@ class Step:
         return dict(zip(self.names, self.aggs, strict=False)) if self.of.aggs else {}
 
     def settled(self) -> Step:
-        return replace(self, was=None, was_names=(), since=False)
+        return replace(self, was=None, was_names=(), since="")
 
     def identity(self) -> tuple[object, ...]:
         """What no step with state can change."""

@@ -27,6 +27,8 @@ CUTS: dict[str, dict[str, int]] = {
     "connect.sql_sqlite": {"_BATCH": 1},
     "driver.commit": {"_TIDY_EVERY": 1},
     "driver.planner": {"_ROWS_PER_TASK": 1},
+    "driver.recompute": {"_ROWS": 1},
+    "driver.recomputed_tables": {"_AT_ONCE": 1},
     "engine.binding": {"_BATCH_BYTES": 1},
     "epoch.compact_columns": {"_FEW": 1, "_LONG": 1, "_REPEATS": 1, "_SHORT": 1},
     "epoch.envelope": {"_PIECE": 1},

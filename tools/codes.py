@@ -66,6 +66,11 @@ ELSEWHERE = {
         "its derived name belongs to it",
         "Name the step, and use was= to say which state it continues.",
     ),
+    "HR-EVOLVE-008": (
+        "the operator ‹name› cannot go on from its state, because its new aggregates cannot be "
+        "computed of past rows: …",
+        'Say agg(..., since="restart"), or compute it in a job with a folder of its own.',
+    ),
     "HR-INPUT-010": ("there is no topic ‹topic›", "See HR-LOG-002."),
     "HR-INPUT-011": ("the offset is outside the partition", "See HR-LOG-007."),
     "HR-OUTPUT-010": ("the topic cannot be written: …", "See the codes HR-LOG."),

@@ -180,3 +180,106 @@ def test_what_is_said_wrongly_is_refused(said: dict[str, Any], code: str) -> Non
 def test_results_may_be_called_like_the_options() -> None:
     made = program(running(since=SUM, was_fields=LOW))
     assert {"since", "was_fields"} <= {*made.nodes["s"].schema.names}
+
+
+# Computed of past rows, too: what can be known from the program alone.
+
+
+def new_of_past(build: Callable[..., Build], **said: Any) -> Comparison:
+    aggs = {"a": SUM, **said}
+    return versus(build(**aggs, b=LOW, since="beginning"), build(**aggs))
+
+
+@OF
+def test_a_new_aggregate_may_be_computed_of_past_rows(of: Any) -> None:
+    allowed = new_of_past(of)
+    allowed.check()
+    assert lines(allowed) == [
+        "operator  s: same",
+        "value     s.b: new and computed of all rows, 'rows' read again",
+    ]
+
+
+WINDOWS_OF_PAST: dict[str, tuple[Build, str]] = {
+    "delta": (
+        lambda rows, **a: rows.window(TEN, lateness="1s", mode="delta").agg(name="s", **a),
+        'with mode="delta" it counts since a window last fired',
+    ),
+    "rows": (
+        lambda rows, **a: rows.window(hr.tumbling(rows=3)).agg(name="s", **a),
+        "where its windows end depends on the order in which rows came",
+    ),
+    "by the clock": (
+        lambda rows, **a: rows.window(TEN, time="processing").agg(name="s", **a),
+        "its windows go by the clock",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "because"), WINDOWS_OF_PAST.values(), ids=[*WINDOWS_OF_PAST])
+def test_windows_that_depend_on_when_rows_came(build: Any, because: str) -> None:
+    (refused,) = new_of_past(lambda **a: lambda rows: build(rows, **a)).of("refused")
+    assert because in refused.because and 'since="restart"' in refused.hint
+
+
+def _date(rows: hr.Stream) -> hr.Stream:
+    return rows.where("cast(k as date) < current_date()")
+
+
+def _async(rows: hr.Stream) -> hr.Stream:
+    async def asked(row: Any) -> dict[str, Any]:
+        return {"k": row.k, "v": row.v}
+
+    return rows.map_async(asked, output="k string, v int")
+
+
+BEFORE: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str]] = {
+    "state": (
+        lambda rows: rows.key_by("k").deduplicate(within="1m", name="once"),
+        "the step 'once' before it has state",
+    ),
+    "the date": (_date, "uses current_date()"),
+    "calls": (_async, "asks elsewhere"),
+    "a tap": (lambda rows: rows.tap(print), "is a tap"),
+}
+
+
+@pytest.mark.parametrize(("step", "because"), BEFORE.values(), ids=[*BEFORE])
+def test_steps_before_it_that_may_do_another_thing_now(step: Any, because: str) -> None:
+    def of(**aggs: Any) -> Any:
+        job = hr.Job("j")
+        rows = job.read("log:nowhere", schema=SCHEMA, time="at", delay="1s", name="rows")
+        found = step(rows).key_by("k").agg(unbounded=True, name="s", **aggs)
+        found.write("log:out", name="out")
+        return job.program()
+
+    found = compare(of(a=SUM, b=LOW, since="beginning"), describe(of(a=SUM)))
+    (refused,) = found.of("refused")
+    assert "the aggregate 'b' is new, and cannot be computed of past rows" in refused.because
+    assert because in refused.because
+
+
+def test_time_of_reading_cannot_be_had_again() -> None:
+    def of(**aggs: Any) -> Any:
+        job = hr.Job("j")
+        rows = job.read("log:nowhere", schema=SCHEMA, time=hr.ingestion(), name="rows")
+        rows.key_by("k").window(TEN).agg(name="s", **aggs).write("log:out", name="out")
+        return job.program()
+
+    found = compare(of(a=SUM, b=LOW, since="beginning"), describe(of(a=SUM)))
+    assert "the event time of 'rows' is the clock's" in found.of("refused")[0].because
+
+
+def test_something_that_is_stored_must_prove_it() -> None:
+    sketch = hr.approx_count_distinct("v")
+    found = versus(running(z=SUM, since="beginning"), running(a=SUM, b=LOW))
+    assert "nothing could prove" in found.of("refused")[0].because
+    found = versus(running(a=sketch, z=SUM, since="beginning"), running(a=sketch))
+    assert "nothing could prove" in found.of("refused")[0].because
+    versus(running(a=sketch, b=LOW, z=SUM, since="beginning"), running(a=sketch, b=LOW)).check()
+
+
+def test_what_stores_no_partials_is_refused_whatever_is_said() -> None:
+    for window in ROWS_STORED.values():
+        (refused,) = new_of_past(lambda w=window, **a: windowed(w, **a)).of("refused")
+        assert "its windows store rows" in refused.because

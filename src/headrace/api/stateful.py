@@ -33,6 +33,7 @@ from headrace.plan.aggregation import Aggregation, aggregation, named_specs
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge
+from headrace.plan.recomputation import BEGINNING
 from headrace.plan.signature import (
     VALUE,
     check_takes,
@@ -64,7 +65,8 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         outside of aggregates is the row's own.
 
         Of a changed program: `since="restart"` lets aggregates that its state does not have yet
-        count from the start on, and `was_fields={"new": "old"}` renames those that it has.
+        count from the start on, `since="beginning"` computes them of the past rows, too, read again
+        from the inputs, and `was_fields={"new": "old"}` renames those that it has.
         """
         options, named = split_options(aggs, name=name, was=was, since=since, was_fields=was_fields)
         step = self._step(options["name"], options["was"])
@@ -336,8 +338,8 @@ def split_options(aggs: dict[str, Any], **options: Any) -> tuple[dict[str, Any],
 def of_stored(step: StepBuilder, what: Aggregation, options: Mapping[str, Any]) -> dict[str, Any]:
     """What a changed program says of the aggregates in its state: the fields of its node."""
     since, was_fields = options["since"], dict[str, str]()
-    if since not in (None, RESTART):
-        hint = f'Say since="{RESTART}", or leave it out.'
+    if since not in (None, RESTART, BEGINNING):
+        hint = f'Say since="{RESTART}" or since="{BEGINNING}", or leave it out.'
         step.report(PlanError("HR-AGG-018", f"agg has since={since!r}", hint))
     with step.draft.attempt(step.site):
         names = pa.struct([pa.field(name, pa.null()) for name, _ in what.aggs])

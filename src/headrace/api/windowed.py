@@ -74,7 +74,8 @@ class WindowedStream(Generic[ResultT]):
         `agg(spread=hr.max("v") - hr.min("v"))`.
 
         Of a changed program: `since="restart"` lets aggregates that its state does not have yet
-        count from the start on, and `was_fields={"new": "old"}` renames those that it has.
+        count from the start on, `since="beginning"` computes them of the past rows, too, read again
+        from the inputs, and `was_fields={"new": "old"}` renames those that it has.
         """
         options, named = split_options(aggs, name=name, was=was, since=since, was_fields=was_fields)
         step = self._step(options["name"], options["was"])

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.clock import MIN_TIME
+from headrace.driver.recompute import Past, Say, recomputed
 from headrace.driver.redistribution import redistribute, rescaled
 from headrace.driver.start_checks import Ahead, Inspection, incomplete_outputs
 from headrace.driver.state_migration import migrate_state, migrate_waiting
@@ -48,8 +49,19 @@ def is_rescaled(inspection: Inspection) -> bool:
     return any(rescaled(program, stored.state, stored.ops, inspection.tasks, moves))
 
 
+def past_of(inspection: Inspection, say: Say | None = None) -> Past | None:
+    """What new aggregates are of past rows, where the program asks for that; changes nothing."""
+    if inspection.latest is None or inspection.comparison is None:
+        return None
+    return recomputed(inspection, changed_manifest(inspection, inspection.comparison.moves()), say)
+
+
 def commit_change(
-    inspection: Inspection, token: int, ahead: Sequence[Ahead], kept: Collection[str] = ()
+    inspection: Inspection,
+    token: int,
+    ahead: Sequence[Ahead],
+    kept: Collection[str] = (),
+    past: Past | None = None,
 ) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one.
 
@@ -60,6 +72,7 @@ def commit_change(
     now = changed_manifest(inspection, moves)
     folder, ops = str(inspection.log.folder), now.ops
     state = migrate_state(program, folder, dict(now.state), ops, now.clock)
+    state = state if past is None else past.adopt(inspection.log.folder, state)
     state = migrate_waiting(program, folder, state, moves, _retimed(inspection, moves))
     slots = inspection.log.look(program.name)
     if inspection.tasks is not None and slots is not None:

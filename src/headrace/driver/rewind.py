@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.clock import Moment, SystemClock, moment_millis
 from headrace.driver.commit import Committer
-from headrace.driver.program_change import commit_change
+from headrace.driver.program_change import commit_change, past_of
 from headrace.driver.savepoints import check_files
 from headrace.driver.start import folder_of, look
 from headrace.driver.start_checks import FOLDER, Ahead, Consent, Inspection, ahead_of, refuse
@@ -386,7 +386,7 @@ class Rewind:
             sink.open()
         ahead = [*ahead_of(inspection), Ahead(FOLDER, self.log.newest())]
         kept = {bundle.place_of(name) for name in self.keep}
-        commit_change(inspection, token, ahead, kept)
+        commit_change(inspection, token, ahead, kept, past_of(inspection))
         return tuple(committer.recover())
 
 

@@ -18,7 +18,8 @@ from typing import Any
 from headrace.clock import Clock, SystemClock
 from headrace.driver.commit import Committer
 from headrace.driver.offers import offered
-from headrace.driver.program_change import commit_change, is_changed
+from headrace.driver.program_change import commit_change, is_changed, past_of
+from headrace.driver.recompute import Past, Say, foreseen, sweep
 from headrace.driver.start_checks import Consent, Inspection, ahead_of, refuse
 from headrace.epoch.bundle import (
     REAL,
@@ -94,19 +95,26 @@ def prepare(
     silent: bool = False,
     clock: Clock | None = None,
     edges: Edges = REAL,
+    say: Say | None = None,
 ) -> Start:
-    """Look, refuse, take the folder, publish what was promised, adopt changes."""
+    """Look, refuse, take the folder, publish what was promised, adopt changes.
+
+    `say` is called with a line on what takes long.
+    """
     place = folder_of(program, settings, folder)
     consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
     inspection = checked(lambda: look(program, place, until, clock, edges, tasks), consent)
-    log = inspection.log
-    slots = log.open(program.name, slots_for(program, settings, tasks))
-    disputed = log.is_held()  # by a driver that may still commit what it has begun
+    log, past = inspection.log, past_of(inspection, say)
     try:
-        return _take(inspection, consent, slots, settings, edges, disputed)
+        slots = log.open(program.name, slots_for(program, settings, tasks))
+        disputed = log.is_held()  # by a driver that may still commit what it has begun
+        return _take(inspection, consent, slots, settings, edges, disputed, past, say)
     except BaseException:
         log.release()
         raise
+    finally:
+        if past is not None:
+            past.discard()
 
 
 def _take(
@@ -116,25 +124,39 @@ def _take(
     settings: Settings,
     edges: Edges,
     disputed: bool,
+    past: Past | None,
+    say: Say | None,
 ) -> Start:
     """Take the folder and begin; look again if a driver that lived has gone on meanwhile."""
     log, bundle, until = inspection.log, inspection.bundle, inspection.until
     token = log.take_fence()
+    sweep(log.folder, past)
     while True:
         if log.latest() != inspection.latest:  # another epoch, or the same one in other files
             folder, clock = str(log.folder), bundle.clock
             tasks = inspection.tasks
             inspect = partial(look, bundle.program, folder, until, clock, edges, tasks)
             inspection = replace(checked(inspect, replace(consent, take_over=True)), log=log)
+            past = past_of(inspection, say)
         try:
-            return _begin(inspection, token, slots, settings.keep_epochs, disputed)
+            return _begin(inspection, token, slots, settings.keep_epochs, disputed, past)
         except FencedError:
             log.check_fence(token)
             if log.newest() == inspection.epoch:
                 raise
+        finally:
+            if past is not None:
+                past.discard()
 
 
-def _begin(inspection: Inspection, token: int, slots: int, keep: int, disputed: bool) -> Start:
+def _begin(
+    inspection: Inspection,
+    token: int,
+    slots: int,
+    keep: int,
+    disputed: bool,
+    past: Past | None = None,
+) -> Start:
     """Publish what was promised, open the outputs, and record what begins here.
 
     Where the folder is taken from a driver that lives, the next epoch is taken at once: nothing
@@ -147,7 +169,7 @@ def _begin(inspection: Inspection, token: int, slots: int, keep: int, disputed: 
         sink.open()
     ahead = ahead_of(inspection)
     if inspection.latest is not None and (ahead or disputed or is_changed(inspection)):
-        commit_change(inspection, token, ahead)
+        commit_change(inspection, token, ahead, past=past)
         notes += committer.recover()
     return Start(bundle, log, token, slots, inspection.comparison, tuple(notes))
 
@@ -206,7 +228,7 @@ def look(
 def _compared(bundle: Bundle, latest: Manifest) -> Comparison:
     """What the last manifest and this program have in common."""
     versions = {n.name: n.operator().version for n in bundle.program.stateful()}
-    return compare(
+    comparison = compare(
         bundle.program,
         _described(latest.ops),
         _described(latest.reads),
@@ -215,6 +237,7 @@ def _compared(bundle: Bundle, latest: Manifest) -> Comparison:
         reads=_described(bundle.reads),
         writes=_described(bundle.writes),
     )
+    return foreseen(comparison, bundle, latest)
 
 
 def _described(

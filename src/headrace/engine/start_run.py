@@ -91,6 +91,7 @@ def run(
             take_over=take_over,
             go_back=go_back,
             for_good=for_good,
+            say=None if reporter is None else reporter.say,
         )
         if reporter is not None:
             for note in start.notes:

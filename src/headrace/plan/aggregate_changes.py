@@ -1,8 +1,9 @@
 """What a changed list of aggregates means for what a step has stored of them.
 
 An aggregate is found by its name, or by the one it says it had (`was_fields=`). It may be gone,
-which needs consent, wider, in another place, or new: then it counts from this start on, which the
-program must say (`since="restart"`), since windows and keys that are open lack the rows before.
+which needs consent, wider, in another place, or new: then the program must say from when it counts:
+from this start on (`since="restart"`), so that windows and keys that are open lack the rows before,
+or from the beginning of the inputs, whose past rows are read again (`recomputation.py`).
 What is stored is rewritten by `driver/aggregate_migration.py`.
 """
 
@@ -23,6 +24,7 @@ from headrace.ops.process.migration import (
     fits,
 )
 from headrace.plan.nodes import Stateful
+from headrace.plan.recomputation import BEGINNING, inputs_of, why_not
 from headrace.plan.shapes import ORDER_OF
 
 AGGREGATES = "aggregates"
@@ -30,6 +32,7 @@ RESTART = "restart"
 _OF_VALUES = (  # what they store are values as they are, or lists of them
     "min", "max", "first", "last", "min_by", "max_by", "collect", "count_distinct", "percentile",
 )  # fmt: skip
+_NOT_OF_PAST = "cannot be computed of past rows"
 _LACKING = "counts from this start on: what is open now lacks the rows before"
 _THE = "the aggregate "
 
@@ -64,7 +67,7 @@ def aggregate_parts(node: Stateful, old: Shape, new: Shape) -> Iterator[Migrated
             because = f"says it was {earlier!r}, but what is stored has {names}"
             yield MigratedPart(name, UNKNOWN, because)
         else:
-            yield _added(node, name)
+            yield _added(node, name, sources)
     used = {*sources.values()}
     yield from (MigratedPart(name, DROPPED) for name in was if name not in used)
 
@@ -105,10 +108,15 @@ def _wider(
     return MigratedPart(name, REFUSED, refused)
 
 
-def _added(node: Stateful, name: str) -> MigratedPart:
+def _added(node: Stateful, name: str, sources: Mapping[str, str | None]) -> MigratedPart:
     fixed = _fixed(node)
     if fixed:
         return MigratedPart(name, REFUSED, f"is new, and {fixed}")
+    if node.since == BEGINNING:
+        if because := why_not(node, sources):
+            return MigratedPart(name, REFUSED, f"is new, and {_NOT_OF_PAST}: {because}")
+        inputs = " and ".join(repr(read.name) for read in inputs_of(node))
+        return MigratedPart(name, NEW, f"and computed of all rows, {inputs} read again")
     if node.since != RESTART:
         return MigratedPart(name, REFUSED, "is new")
     return MigratedPart(name, NEW, f"and {_LACKING}")
@@ -128,10 +136,23 @@ def aggregate_refusals(parts: Sequence[MigratedPart]) -> list[str]:
     return [f"{_THE}{p.path!r} {p.because}" for p in refused]
 
 
+def not_of_past(node: Stateful, parts: Sequence[MigratedPart]) -> bool:
+    """Whether all that is wrong is that new aggregates cannot be computed of past rows."""
+    refused = [p for p in parts if p.verdict in (REFUSED, UNKNOWN)]
+    return bool(refused) and all(_NOT_OF_PAST in p.because for p in refused)
+
+
 def lacks_since(node: Stateful, parts: Sequence[MigratedPart]) -> bool:
     """Whether all that is wrong is that nobody has said from when new aggregates count."""
     refused = [p for p in parts if p.verdict in (REFUSED, UNKNOWN)]
     return bool(refused) and not _fixed(node) and all(p.because == "is new" for p in refused)
+
+
+def to_recompute(node: Stateful, old: Shape) -> list[str]:
+    """The aggregates that are new, and are to be computed of past rows, too."""
+    if node.since != BEGINNING or not entries(old):
+        return []
+    return [name for name, source in aggregate_sources(node, old).items() if source is None]
 
 
 def unsure_aggregates(node: Stateful, old: Shape, new: Shape) -> str:

@@ -17,6 +17,7 @@ from headrace.plan.aggregate_changes import (
     aggregate_refusals,
     aggregate_sources,
     lacks_since,
+    not_of_past,
     under_names_now,
     unsure_aggregates,
 )
@@ -236,6 +237,8 @@ def _refused(node: Stateful, old: Facts, because: str) -> Change:
                 hint, code = correction(parts), "HR-EVOLVE-003"
             elif lacks_since(node, parts):
                 hint = _SINCE
+            elif not_of_past(node, parts):
+                hint = ONLY_NEW
     return Change(node.name, OPERATOR, REFUSED, because, hint, code)
 
 
@@ -255,10 +258,15 @@ def _values(node: Stateful, old: Facts) -> Iterator[Change]:
         yield Change(name, VALUE, part.verdict, because, hint if part.verdict == DROPPED else "")
 
 
+ONLY_NEW = (
+    'Say agg(..., since="restart"): a new aggregate then counts from this start on, and what is '
+    "open now lacks the rows before. To have it of all rows, compute it in a job with a folder of "
+    "its own, which reads its inputs from their beginning."
+)
 _SINCE = (
     'Say agg(..., since="restart"): a new aggregate then counts from this start on, and what is '
-    "open now lacks the rows before. To have it of all rows, compute it in a step of another name, "
-    "in a job with a folder of its own that reads its inputs from their beginning."
+    'open now lacks the rows before. Or since="beginning": it is computed of past rows as well, '
+    "as far as the inputs still hold them all."
 )
 
 

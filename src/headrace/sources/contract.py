@@ -147,6 +147,11 @@ class Source(Protocol):
         """Chunks of 64 thousand to a million rows, in order of offset."""
         ...
 
+    def lost(self, split: str, end: Offset) -> str:
+        """Why the records before `end` cannot all be read again, as far as it is known without
+        reading them; empty if nothing is. Changes nothing."""
+        return ""
+
     def encoding(self, names: Sequence[str]) -> Source:
         """The same source; these text columns may come dictionary encoded, as they are stored."""
         return self

@@ -175,6 +175,12 @@ class FilesSource(Source):
         """Nothing is forgotten: a file stays in the list so that it is not read again."""
         return None
 
+    def lost(self, split: str, end: int) -> str:
+        for stretch in self.stretches(split, 0, end):
+            if not os.path.exists(self.path(stretch)):
+                return f"the file {self.path(stretch)!r} is not there any more"
+        return ""
+
     def _listing(self) -> Listing:
         if self._listed is None:
             self._listed = Listing(self._list_path)
