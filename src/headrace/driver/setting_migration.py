@@ -56,13 +56,15 @@ def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
 
 
 def _folded(node: Stateful, run: pa.Table) -> pa.Table:
-    """With what the zero has in the fields that are new."""
+    """With what the zero has in the fields that are new; a row of a reduce has nothing there."""
     assert isinstance(node.what, FoldSpec)
-    start = node.what.folding.start()
-    for name in start.column_names:
-        if name not in run.column_names:
-            place = pa.array(np.zeros(run.num_rows, np.int64))
-            run = run.append_column(name, start.column(name).take(place))
+    folding, place = node.what.folding, pa.array(np.zeros(run.num_rows, np.int64))
+    start = None if folding.zero is None else folding.start()
+    for field in folding.value:
+        if field.name not in run.column_names:
+            nothing = pa.nulls(run.num_rows, field.type)
+            column = nothing if start is None else start.column(field.name).take(place)
+            run = run.append_column(field.name, column)
     return run
 
 
