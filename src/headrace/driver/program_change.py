@@ -58,8 +58,8 @@ def commit_change(
     moves = inspection.comparison.moves() if inspection.comparison is not None else {}
     program = inspection.bundle.program
     now = changed_manifest(inspection, moves)
-    folder, ops = str(inspection.log.folder), now.ops
-    state = migrate_state(program, folder, dict(now.state), ops, now.clock)
+    folder = str(inspection.log.folder)
+    state, ops = migrate_state(program, folder, dict(now.state), now.ops, now.clock)
     state = migrate_waiting(program, folder, state, moves, _retimed(inspection, moves))
     slots = inspection.log.look(program.name)
     if inspection.tasks is not None and slots is not None:
