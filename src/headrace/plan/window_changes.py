@@ -23,7 +23,7 @@ from headrace.plan.shapes import FROM, shape
 
 CUT, GAP, FIRES, ENDS, WATCHES = "cut", "gap", "fires", "ends", "watches"
 _PANES, _ANY = PaneWindows.at_rest, GeneralWindows.at_rest
-_SAME = ("key", "by", "aggregates", "folds", "values", "slides", "rows", "kept", "result_time")
+_SAME = ("key", "by", "folds", "values", "slides", "rows", "kept", "result_time")
 _FIRING = ("watched", "clocked", "per_row")  # what a shape says of a trigger
 _WATCHED = "what its trigger watches"  # so begin the origins of its columns
 
@@ -42,7 +42,9 @@ def window_change(node: Stateful, old: Facts) -> WindowChange | None:
     """What is other about its windows and may be; None where nothing is, or it may not."""
     if "window" not in (was := old.get("shape") or {}) or "window" not in (now := shape(node)):
         return None
-    if any(was.get(part) != now.get(part) for part in _SAME):
+    if any(was.get(part) != now.get(part) for part in _SAME) or _aggregates(was) != _aggregates(
+        now
+    ):
         return None
     if old["kind"] != node.what.at_rest:
         if (old["kind"], node.what.at_rest) == (_PANES, _ANY):
@@ -56,7 +58,8 @@ def window_change(node: Stateful, old: Facts) -> WindowChange | None:
 def others_beside(node: Stateful, old: Facts) -> str:
     """What else is other, where the windows could be others but for that."""
     was, now = old.get("shape") or {}, shape(node)
-    others = [part for part in ("key", "aggregates", "values") if was.get(part) != now.get(part)]
+    others = [part for part in ("key", "values") if was.get(part) != now.get(part)]
+    others += ["aggregates"] if _aggregates(was) != _aggregates(now) else []
     alike = {**was, **{part: now[part] for part in others if part in now}}
     if not others or window_change(node, {**old, "shape": alike}) is None:
         return ""
@@ -76,6 +79,11 @@ def as_windows_now(node: Stateful, old: Facts) -> Facts:
         columns = {what: of for what, of in _columns(was).items() if what not in _watched(was)}
         was[FROM] = {**was.get(FROM, {}), "columns": columns}
     return {**old, "kind": node.what.at_rest, "shape": was}
+
+
+def _aggregates(of: Shape) -> list[Any]:
+    """The aggregates by name: their order is of no account."""
+    return sorted(of.get("aggregates", ()), key=lambda entry: str(entry[0]))
 
 
 def _changed(how: str, name: str, because: str) -> WindowChange:
