@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evolution.kinds import ANY_LENGTH, JOINS, OPEN, REFUSED, SHORTER, VALUED
+from evolution.kinds import ANY_LENGTH, JOINS, NARROWER, OPEN, REFUSED, SHORTER, VALUED
 from evolution.places import BOUNDED
 from evolution.spec import Branch, Input, Output, Step, Version
 
@@ -169,7 +169,9 @@ def _inputs_alike(
 
 
 def _other_length(old: Step, new: Step) -> str:
-    if old.of.length == SHORTER:
+    if old.of.length == NARROWER and "semi" in (old.how, new.how):
+        return REFUSED
+    if old.of.length in (SHORTER, NARROWER):
         return STARTS if new.length < old.length else REFUSED
     return STARTS if old.of.length == ANY_LENGTH else old.of.length
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 ROWS, TIME, NET = "rows", "time", "net"  # when results come: with a row; with time; as changes
 REFUSED, OPEN = "refused", "open"
 SHORTER = "shorter"  # a longer one is refused
+NARROWER = "narrower"  # the same, but that a semi join is refused either
 ANY_LENGTH = "any"
 HOWS = ("inner", "left", "full")
 
@@ -61,7 +62,8 @@ KINDS: dict[str, Kind] = {
     "suppress": Kind(timed=True, order=False, emits=TIME, length=REFUSED),
     "learned": Kind(timed=True, emits=TIME), "drifts": Kind(timed=True, emits=TIME),
     # windows of time
-    "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
+    "tumbling": _window(aggs=True), "sliding": _window(aggs=True),
+    "session": _window(aggs=True, length=SHORTER),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
     "reduced": _window(order=True), "merged": _window(),
     "everything": _window(aggs=True, length=""),
@@ -75,7 +77,8 @@ KINDS: dict[str, Kind] = {
     "until": _window(aggs=True, order=True, length=""),
     # joins
     "join": Kind(2, 2, timed=True, order=False, length=SHORTER),
-    "outer": _join(), "join_all": _join(3, how=REFUSED), "in_window": _join(length=REFUSED),
+    "outer": _join(length=NARROWER), "join_all": _join(3, how=REFUSED),
+    "in_window": _join(length=REFUSED),
     "cogroup": _join(length=REFUSED, how=""), "latest": _join(length=""),
     "tables": _join(emits=NET, length="", how=REFUSED),
     "versions": Kind(timed=True, order=False, emits=TIME),

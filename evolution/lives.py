@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evolution.kinds import ANY_LENGTH, SHORTER
+from evolution.kinds import ANY_LENGTH, NARROWER, SHORTER
 from evolution.model import DELAY, END, NOW, Segment
 from evolution.places import BOUNDED, PARTITIONS, partition_of
 from evolution.spec import Input, Step, Version
@@ -87,7 +87,7 @@ def _other_past(segments: Sequence[Segment]) -> bool:
 
 def _settings(step: Step) -> tuple[object, ...]:
     """What may change, and whose results then depend on when something was over."""
-    length = 0 if step.of.length in (SHORTER, ANY_LENGTH) else step.length
+    length = 0 if step.of.length in (SHORTER, NARROWER, ANY_LENGTH) else step.length
     return length, step.column if step.kind == "reduced" else ""
 
 

@@ -100,6 +100,17 @@ def _watermark(life: Life) -> float:
     return min(life[-1].marks) if life else NOW
 
 
+def over(life: Life, start: int, last: int) -> float:
+    """When what began with a row of this start, and its last one at `last`, is over: a length
+    after it, by the length of then; where that has got shorter, not before now."""
+    lengths = [s.step.length * 1000 + 501 for s in life]
+    found: float = last + lengths[start]
+    for n in range(start + 1, len(life)):
+        if lengths[n] < lengths[n - 1]:
+            found = max(last + lengths[n], min(found, min(life[n - 1].marks) + 1))
+    return found
+
+
 def bounds(due: Due, sure: float, most: float) -> tuple[Counter[Emitted], Counter[Emitted]]:
     """What has come for certain, and at most."""
     least = Counter(e for when, e in due if when < sure or when == NOW or sure == END)

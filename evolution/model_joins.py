@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from evolution.model import END, NOW, Due, Emitted, Life, Seen, by_key, seen
+from evolution.model import END, NOW, Due, Emitted, Life, Seen, by_key, over, seen
 
 NONE = -1  # no row on that side
 
@@ -32,13 +32,16 @@ def pairs(life: Life) -> Iterator[tuple[int, str, Emitted]]:
 
 
 def _outer(life: Life, how: str) -> Due:
-    found, near = list[tuple[float, Emitted]](), _near(life)
+    found = list[tuple[float, Emitted]]()
     for key, (lefts, rights) in _sides(life):
         met = set[int]()
         for left in lefts:
-            others = [r for r in rights if abs(left.time - r.time) <= near]
+            others = [
+                r for r in rights
+                if abs(left.time - r.time) <= _near([life[max(left.start, r.start)]])
+            ]  # fmt: skip
             met |= {id(r) for r in others}
-            alone = left.time + near + 1
+            alone = over(life, left.start, left.time)
             if how == "semi" and others:
                 later = max(left.time, min(r.time for r in others))
                 found.append((later + 1, (key, left.row["id"], NONE, 0)))
@@ -47,7 +50,7 @@ def _outer(life: Life, how: str) -> Due:
             if how in ("inner", "left", "full"):
                 found += [(NOW, (key, left.row["id"], r.row["id"], 0)) for r in others]
         if how == "full":
-            found += [(r.time + near + 1, (key, NONE, r.row["id"], 0))
+            found += [(over(life, r.start, r.time), (key, NONE, r.row["id"], 0))
                       for r in rights if id(r) not in met]  # fmt: skip
     return found
 

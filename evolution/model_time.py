@@ -18,6 +18,7 @@ from evolution.model import (
     aggregated,
     bounds,
     by_key,
+    over,
     seen,
     watermarks,
 )
@@ -62,6 +63,9 @@ def _due(life: Life, how: str, step: Step) -> Due:
         return list(_windowed(seen(life), step))
     found = list[tuple[float, Emitted]]()
     for key, rows in by_key(seen(life)).items():
+        if step.kind == "session":
+            found += [(when, (key, *told)) for when, told in _sessions(life, rows, step)]
+            continue
         found += [(when, (key, *told)) for when, told in _KEYED[step.kind](rows, step)]
     return found
 
@@ -101,16 +105,21 @@ def _told(rows: Sequence[Seen], step: Step) -> tuple[int, int, int]:
     return rows[0].time, *aggregated(rows, step)
 
 
-def _session(rows: Sequence[Seen], step: Step) -> Told:
-    gap = step.length * 1000 + 500
-    parts = [[rows[0]]]
-    for one in rows[1:]:
-        if one.time - parts[-1][-1].time <= gap:
-            parts[-1].append(one)
-        else:
-            parts.append([one])
+def _sessions(life: Life, rows: Sequence[Seen], step: Step) -> Told:
+    """Start by start: a row is of a session if it is near enough by the gap of when it comes."""
+    parts = list[list[Seen]]()
+    for n, segment in enumerate(life):
+        gap = segment.step.length * 1000 + 500
+        fresh = [[one] for one in rows if one.start == n]
+        joined = list[list[Seen]]()
+        for part in sorted(parts + fresh, key=lambda part: part[0].time):
+            if joined and part[0].time - joined[-1][-1].time <= gap:
+                joined[-1] = sorted(joined[-1] + part, key=lambda one: one.time)
+            else:
+                joined.append(part)
+        parts = joined
     for part in parts:  # a row at the very end belongs, so it is over 1 ms later
-        yield part[-1].time + gap + 1, _told(part, step)
+        yield over(life, part[-1].start, part[-1].time), _told(part, step)
 
 
 def _everything(rows: Sequence[Seen], step: Step) -> Told:
@@ -269,7 +278,7 @@ def _drifts(rows: Sequence[Seen], step: Step) -> Told:
 
 
 _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
-    "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
+    "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
     "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
     "timers": _timers, "ordered": _ordered, "evicted": _evicted, "suppress": _suppress,

@@ -182,6 +182,38 @@ def test_narrower_bounds_of_a_join_pair_what_is_stored_by_the_new_ones(tmp_path:
     assert found.total() > 200
 
 
+@pytest.mark.parametrize("how", ["left", "full", "anti"])
+def test_narrower_bounds_of_an_outer_join(how: str, tmp_path: Path) -> None:
+    """A row without a partner is emitted when none can come any more by the new bounds, and is
+    not late for the next step."""
+    bounds = (4_000, 1_200, 300)
+
+    def build(day: int, rows: Any) -> Any:
+        left, right = (rows.where(f"v {sign} 2") for sign in ("<", ">="))
+        found = left.join(right, on="k", how=how, within=f"{bounds[day]}ms", name="s")
+        if how == "anti":
+            return found.window(hr.tumbling("1s")).agg(n=hr.count(), name="counts").select("n")
+        return found.select("k", "at", right="at_right")
+
+    found, wanted, met = days(tmp_path, build, ("bigint",) * 3), Counter[Any](), set[Any]()
+    for a, b in product(ROWS, ROWS):
+        near = abs(a["at"] - b["at"]) <= bounds[max(a["day"], b["day"])]
+        if a["v"] < 2 <= b["v"] and a["k"] == b["k"] and near:
+            wanted[("at", a["at"]), ("k", a["k"]), ("right", b["at"])] += 1
+            met |= {a["at"], b["at"]}
+    alone = [row for row in ROWS if row["at"] not in met]
+    if how == "anti":
+        emitted = sum(n for ((_, n),), count in found.items() for _ in range(count))
+        assert emitted == sum(row["v"] < 2 for row in alone) > 5
+        return
+    for row in alone:
+        if row["v"] < 2:
+            wanted[("at", row["at"]), ("k", row["k"]), ("right", None)] += 1
+        elif how == "full":
+            wanted[("at", None), ("k", row["k"]), ("right", row["at"])] += 1
+    assert found == wanted
+
+
 def test_wider_bounds_and_longer_times_are_refused_with_the_reason(tmp_path: Path) -> None:
     def build(day: int, rows: Any) -> Any:
         return rows.key_by("k").deduplicate(within=("1s", "4s")[day], name="s")

@@ -266,7 +266,7 @@ def test_a_comparison_can_be_read():
     comparison = versus(lambda s: base(s, tumbling("10s")))
     assert str(comparison) == (
         "operator  temperature.window: refused, because its window was tumbling 5s and is "
-        "tumbling 10s\n"
+        "tumbling 10s: they do not lie within those, so rows that some need would be gone\n"
         "    Undo the change, or give the step another name to start it afresh: "
         "'temperature.window' is then dropped, which needs your consent.\n"
         "input     temperature: new\n"

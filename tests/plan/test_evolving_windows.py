@@ -106,7 +106,6 @@ CHANGES: list[tuple[Build, Build, str]] = [
         over(FIVE, lateness="1s", mode="delta"), over(FIVE, lateness="1s", mode="retract"),
         "its mode was 'delta' and is 'retract'",
     ),
-    (over(FIVE), over(FIVE, mode="delta"), "its mode was 'replace' and is 'delta'"),
     (
         over(hr.tumbling(rows=3)), over(hr.tumbling(rows=4)),
         "its window was 3 rows and is 4 rows",
@@ -142,22 +141,19 @@ CHANGES: list[tuple[Build, Build, str]] = [
         "was until an expression and is until before an expression",
     ),
     (over(Heat()), over(Cold()), "its window was Heat and is Cold"),
-    (
-        over(FIVE), over(FIVE, trigger=EARLY),
-        "fired once, when they were over, and now it has the trigger 'at the watermark, early",
-    ),
-    (over(FIVE, trigger=EARLY), over(FIVE), "it had a trigger, lateness=, evict= or info=, and"),
     (over(FIVE), over(FIVE, lateness="1s"), "and now it has lateness 1s"),
-    (over(FIVE), over(FIVE, info=True), "and now it has info=True"),
-    (over(FIVE), over(FIVE, evict=hr.keep_last(rows=2)), "stored aggregates of each window"),
     (
-        over(FIVE, trigger=EARLY), over(FIVE, trigger=MOVED),
+        over(hr.sliding("10s", "5s"), trigger=EARLY), over(hr.sliding("10s", "5s")),
+        "it had a trigger, lateness=, evict= or info=, and",
+    ),
+    (over(FIVE, trigger=EARLY, mode="delta"), over(FIVE), "its mode was 'delta' and is 'replace'"),
+    (over(FIVE), over(FIVE, evict=hr.keep_last(rows=2)), "stored aggregates of each window"),
+    (over(FIVE, trigger=EARLY), over(FIVE, lateness="1s"), "its lateness was 0ms and is 1s"),
+    (
+        over(FIVE, trigger=EARLY), over(FIVE, trigger=t.per_row(MOVED)),
         "its trigger stored other values than it does now, "
         "with the trigger 'at the watermark, early",
     ),
-    (over(FIVE, lateness="1s"), over(FIVE, trigger=EARLY), "its trigger stored other values"),
-    (over(FIVE, trigger=EARLY), over(FIVE, lateness="1s"), "with lateness 1s"),
-    (over(hr.session("3s"), trigger=EARLY), over(hr.session("3s")), "with no trigger"),
     (
         over(FIVE), folded(FIVE),
         "it stored aggregates of each window and stores the value of its fold",
@@ -179,6 +175,31 @@ CHANGES: list[tuple[Build, Build, str]] = [
         "it was a running reduce or fold and is a window",
     ),
 ]  # fmt: skip
+
+
+GOES_ON: list[tuple[Build, Build, str]] = [
+    (over(FIVE), over(FIVE, trigger=EARLY), "w.trigger: changed from none to the trigger 'at"),
+    (over(FIVE), over(FIVE, mode="delta"), "trigger: changed from none to mode 'delta'"),
+    (over(FIVE), over(FIVE, info=True), "trigger: changed from none to info=True"),
+    (over(FIVE, trigger=EARLY), over(FIVE), "trigger: changed to none: a window fires once"),
+    (over(FIVE, lateness="1s"), over(FIVE), "trigger: changed to none: a window fires once"),
+    (over(FIVE, trigger=EARLY), over(FIVE, trigger=MOVED), "which counts from this start on"),
+    (over(FIVE, lateness="1s"), over(FIVE, trigger=EARLY), "changed to the trigger 'at the"),
+    (over(hr.session("3s"), trigger=EARLY), over(hr.session("3s")), "changed to no trigger"),
+    (over(hr.session("3s")), over(hr.session("2s")), "w.gap: changed from 3s to 2s"),
+    (over(hr.sliding("5s", "1s")), over(FIVE), "w.window: changed from sliding 5s every 1s to"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "said"), GOES_ON)
+def test_windows_that_go_on_say_what_changes(before: Build, after: Build, said: str) -> None:
+    harness = Harness(job(before))
+    harness.send("rows", [{"key": "a", "n": 1, "hot": False, "at": 1_000}])
+    found = compare(job(after).program(), describe(job(before).program()))
+    assert said in str(found)
+    harness.restart(job(after))
+    harness.end()
+    assert [row["m"] for row in harness.output("out")] == [1]
 
 
 def named(case: object) -> str | None:

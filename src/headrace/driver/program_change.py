@@ -70,8 +70,8 @@ def commit_change(
     moves = inspection.comparison.moves() if inspection.comparison is not None else {}
     program = inspection.bundle.program
     now = changed_manifest(inspection, moves)
-    folder, ops = str(inspection.log.folder), now.ops
-    state = migrate_state(program, folder, dict(now.state), ops, now.clock)
+    folder = str(inspection.log.folder)
+    state, ops = migrate_state(program, folder, dict(now.state), now.ops, now.clock)
     state = state if past is None else past.adopt(inspection.log.folder, state)
     state = migrate_waiting(program, folder, state, moves, _retimed(inspection, moves))
     slots = inspection.log.look(program.name)

@@ -6,17 +6,18 @@ manifest names the new runs the old state is in force. Costs what is stored, onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.chunk import TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
 from headrace.state.runs import RunCache, RunRef, RunWriter
-from headrace.state.spec import TableSpec
-from headrace.state.store import Segment, SlotState
+from headrace.state.sorted_run import merge_runs
+from headrace.state.spec import GONE, TableSpec
+from headrace.state.store import Segment, SlotState, load
 
 State = dict[str, Any]
 
@@ -56,3 +57,37 @@ def rewritten(
 def fitted(spec: TableSpec, change: Callable[[pa.Table], pa.Table], run: pa.Table) -> pa.Table:
     """A changed run, in the columns that its table has now."""
     return change(run).select(spec.run.names).cast(spec.run)
+
+
+def gathered(
+    state: Mapping[str, Any],
+    key: Sequence[str],
+    change: Callable[[pa.Table], pa.Table],
+    writer: RunWriter,
+    cache: RunCache,
+) -> dict[str, Any]:
+    """The rows of each stretch of slots as one run, changed: several may have become one.
+
+    `key` are the columns that identify a row, besides its time and hash.
+    """
+    before = SlotState.from_json(dict(state))
+    slots = before.segments[-1].hi
+
+    def one(segment: Segment) -> Segment:
+        refs = tuple[RunRef, ...]()
+        if segment.refs:
+            spec = _as_stored(cache.raw(segment.refs[0]).schema, key)
+            runs = load(spec, before, segment.lo, segment.hi, slots, cache)
+            run = change(merge_runs(spec, runs, bottom=True).drop_columns([GONE]))
+            refs = (writer.add(run, segment.lo, segment.hi),) if run.num_rows else ()
+        return replace(segment, refs=refs, floor=MIN_TIME)
+
+    return SlotState(tuple(map(one, before.segments))).to_json()
+
+
+def _as_stored(run: pa.Schema, key: Sequence[str]) -> TableSpec:
+    """A table as its runs are, whatever it should be."""
+    value = [f for f in run if f.name not in (TIME, HASH, GONE, *key)]
+    return TableSpec(
+        "", pa.schema([run.field(n) for n in key]), pa.schema(value), TIME in run.names
+    )

@@ -5,11 +5,13 @@ What may be another is judged in `plan/setting_changes.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.clock import MIN_TIME
 from headrace.driver.rewritten_runs import State, fitted, rewritten
 from headrace.ops.fold import FoldSpec
 from headrace.ops.tables import with_column
@@ -25,10 +27,10 @@ from headrace.state.spec import TableSpec
 
 def migrated_settings(
     node: Stateful, old: StepFacts, state: State, writer: RunWriter, cache: RunCache
-) -> State:
-    """The tables of all steps, those of this one under its key and settings as they are now."""
+) -> tuple[StepFacts, State]:
+    """What is known of the step, and the tables of all steps, this under its key and settings."""
     if not old.shape or old.kind != node.what.at_rest:
-        return state
+        return old, state
     new = shape(node)
     wider, changed = wider_keys(node, old.shape, new), changed_settings(node, old.shape, new)
     folded = is_other_fold(node, old.shape, new)
@@ -42,9 +44,9 @@ def migrated_settings(
             change = partial(fitted, spec, partial(_folded, node))
             state = state | {table: rewritten(state[table], change, writer, cache)}
         if changed and spec.timed:
-            recut = partial(_recut, node, spec)
+            recut = partial(_recut, node, spec, old.watermark)
             state = state | {table: rewritten(state[table], recut, writer, cache, living=True)}
-    return state
+    return (due_at_once(old) if changed else old), state
 
 
 def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
@@ -56,15 +58,22 @@ def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
 
 
 def _folded(node: Stateful, run: pa.Table) -> pa.Table:
-    """With what the zero has in the fields that are new."""
+    """With what the zero has in the fields that are new; a row of a reduce has nothing there."""
     assert isinstance(node.what, FoldSpec)
-    start = node.what.folding.start()
-    for name in start.column_names:
-        if name not in run.column_names:
-            place = pa.array(np.zeros(run.num_rows, np.int64))
-            run = run.append_column(name, start.column(name).take(place))
+    folding, place = node.what.folding, pa.array(np.zeros(run.num_rows, np.int64))
+    start = None if folding.zero is None else folding.start()
+    for field in folding.value:
+        if field.name not in run.column_names:
+            nothing = pa.nulls(run.num_rows, field.type)
+            column = nothing if start is None else start.column(field.name).take(place)
+            run = run.append_column(field.name, column)
     return run
 
 
-def _recut(node: Stateful, spec: TableSpec, run: pa.Table) -> pa.Table:
-    return sorted_run(spec, node.what.recut(run)).table
+def _recut(node: Stateful, spec: TableSpec, watermark: int, run: pa.Table) -> pa.Table:
+    return sorted_run(spec, node.what.recut(spec.name, run, watermark)).table
+
+
+def due_at_once(facts: StepFacts) -> StepFacts:
+    """Under other settings something else may be due: the step is to look itself."""
+    return replace(facts, next=MIN_TIME, wake=MIN_TIME)

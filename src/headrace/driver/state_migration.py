@@ -19,6 +19,7 @@ from headrace.clock import MIN_TIME
 from headrace.driver.aggregate_migration import migrated_aggregates
 from headrace.driver.rewritten_runs import State, fitted, rewritten
 from headrace.driver.setting_migration import migrated_settings
+from headrace.driver.window_migration import migrated_windows
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.key_state import EXPIRY, VALUES, stamp_of
 from headrace.ops.process.migration import refitted, start_column
@@ -40,18 +41,20 @@ from headrace.state.spec import GONE, TableSpec
 
 def migrate_state(
     program: Program, folder: str, state: State, ops: Mapping[str, StepFacts], clock: int
-) -> State:
-    """The tables of a manifest as the program's process functions and aggregates need them.
+) -> tuple[State, dict[str, StepFacts]]:
+    """The tables of a manifest as the program's steps need them, and what is known of the steps.
 
     `ops` has for each step, by its name now, what its state looked like and its watermark.
     """
     writer = RunWriter(folder, f"adopted-{uuid.uuid4().hex[:12]}")
-    cache = RunCache(folder)
+    cache, known = RunCache(folder), dict(ops)
     for node in program.stateful():
         old = ops.get(node.name)
         if old is None:
             continue
-        state = migrated_settings(node, old, state, writer, cache)
+        old, state = migrated_windows(node, old, state, writer, cache, clock)
+        old, state = migrated_settings(node, old, state, writer, cache)
+        known[node.name] = old
         if node.what.aggregates:
             state = migrated_aggregates(node, old, state, writer, cache)
         if not isinstance(node.what, ProcessSpec):
@@ -61,7 +64,7 @@ def migrate_state(
             kind = type(node.what.function)
             state = _Migration(node, kind, old, clock, writer, cache).apply(state)
     writer.close()
-    return state
+    return state, known
 
 
 def migrate_waiting(

@@ -208,7 +208,7 @@ class Spec(ABC):
         with what `plan` says of it."""
         return {}
 
-    def recut(self, rows: pa.Table) -> pa.Table:
+    def recut(self, table: str, rows: pa.Table, watermark: int) -> pa.Table:
         """Rows of a timed table that were stored under other settings, as they are under these."""
         return rows
 

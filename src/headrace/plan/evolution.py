@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from headrace.ops.process.migration import MigratedPart
 from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.aggregate_changes import (
     aggregate_parts,
@@ -48,6 +49,7 @@ from headrace.plan.program import Program
 from headrace.plan.setting_changes import setting_parts, unsure_settings
 from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
 from headrace.plan.step_changes import correction, differences, misnamed, refusals, value_parts
+from headrace.plan.window_changes import as_windows_now, window_change
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
@@ -145,7 +147,8 @@ class _Steps:
         if match.before is None:
             yield Change(node.name, OPERATOR, NEW)
             return
-        old = self._ops[match.before]
+        before = self._ops[match.before]
+        old = as_windows_now(node, before)
         refused = self._refused(node, old, renamed=match.before != node.name)
         if refused is not None:
             yield refused
@@ -154,6 +157,8 @@ class _Steps:
         else:
             yield Change(node.name, OPERATOR, RENAMED, f"from {match.before}")
         if refused is None:
+            if change := window_change(node, before):
+                yield _value(node, change.part)
             yield from _values(node, old)
 
     def _refused(self, node: Stateful, old: Facts, *, renamed: bool) -> Change | None:
@@ -201,11 +206,17 @@ class _Steps:
             chain_difference(*origin, self._renames)
             or unsure_aggregates(node, old["shape"], new["shape"])
             or unsure_settings(node, old["shape"], new["shape"])
+            or self._unsure_windows(node)
             or confusable(new, self._facts.values(), old, self._ops.values())
         )
 
+    def _unsure_windows(self, node: Stateful) -> str:
+        before = self._ops[str(self._matches[node.name].before)]
+        change = window_change(node, before)
+        return f"it has no name of its own, and its {change.part.path} is another" if change else ""
+
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
-        alike = [n.name for n in fresh if not self._unlike(n, self._ops[name])]
+        alike = [n.name for n in fresh if not self._unlike(n, as_windows_now(n, self._ops[name]))]
         if alike:
             new, old = self._as_written(alike[0], name)
             return f"If {new!r} is the same step under a new name, pass was={old!r} there."
@@ -251,11 +262,13 @@ def _values(node: Stateful, old: Facts) -> Iterator[Change]:
         parts += value_parts(node.what, old["shape"])
     elif node.what.aggregates:
         parts += aggregate_parts(node, old["shape"], shape(node))
-    for part in parts:
-        name = f"{node.name}.{part.path}"
-        hint = f"Consent to losing it with {consent(name)}, or put it back."
-        because = part.because
-        yield Change(name, VALUE, part.verdict, because, hint if part.verdict == DROPPED else "")
+    yield from (_value(node, part) for part in parts)
+
+
+def _value(node: Stateful, part: MigratedPart) -> Change:
+    name = f"{node.name}.{part.path}"
+    hint = f"Consent to losing it with {consent(name)}, or put it back."
+    return Change(name, VALUE, part.verdict, part.because, hint if part.verdict == DROPPED else "")
 
 
 ONLY_NEW = (

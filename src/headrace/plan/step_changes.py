@@ -26,6 +26,7 @@ from headrace.ops.process.migration import (
 from headrace.ops.process.operator import ProcessSpec, life_of
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.window.aligned import Window
+from headrace.ops.window.spec import PaneWindows
 from headrace.plan.aggregate_changes import (
     AGGREGATES,
     aggregate_parts,
@@ -35,6 +36,7 @@ from headrace.plan.aggregate_changes import (
 from headrace.plan.nodes import Stateful
 from headrace.plan.setting_changes import as_now
 from headrace.plan.shapes import FROM
+from headrace.plan.window_changes import others_beside, why_not
 from headrace.schema import ddl_type
 
 Shape = Mapping[str, Any]
@@ -49,6 +51,8 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         return f"it was {before} and is {step_text(kind, new)}"
     if "shape" not in old:
         return _some_change(node)
+    if beside := others_beside(node, old):
+        return beside
     was = _itself(old["shape"])
     if old["kind"] == kind:
         was = as_now(node, was, new)
@@ -207,7 +211,7 @@ def window_differences(old: Shape, new: Shape) -> Iterator[str]:
     """What is different about the windows, and about what is stored for each."""
     was, now = (window_text(s["window"]) for s in (old, new))
     if was != now:
-        yield f"its window was {was} and is {now}"
+        yield f"its window was {was} and is {now}{why_not(old['window'], new['window'])}"
     else:
         yield from _setting_differences(was, *(_window_settings(s["window"]) for s in (old, new)))
     was, now = (_mode(s["window"]) for s in (old, new))
@@ -250,13 +254,20 @@ def firing_difference(node: Stateful, old: Shape) -> str:
     """What is different about when windows fire, where nothing else is."""
     now = node.what.firing(node.schema)
     if old["kind"] in ONCE:
-        return f"its windows fired once, when they were over, and now it has {now or 'none'}"
+        late = bool(node.what.lengths.get("lateness"))
+        why = ": those that are over are gone, and a late row would begin one anew" if late else ""
+        return f"its windows fired once, when they were over, and now it has {now or 'none'}{why}"
     if now is None:
         return (
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "
-            "are over, now"
+            f"are over, now{_panes_missing(node)}"
         )
     return f"its trigger stored other values than it does now, with {now}"
+
+
+def _panes_missing(node: Stateful) -> str:
+    sliding = isinstance(node.what, PaneWindows) and not node.what.window.tumbles
+    return ": then they share panes, and panes cannot be made of windows" if sliding else ""
 
 
 def _mode(window: str | Shape) -> str:

@@ -22,7 +22,7 @@ from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
 OPEN = "open"
-_BEGINS, _ENDS = "$begins", "$ends"
+_BEGINS, ENDS = "$begins", "$ends"
 _TIMES = pa.list_(pa.int64())
 
 
@@ -40,7 +40,7 @@ class OpenWindows:
         self._join = windowing.assigner.join
 
     def spec(self, keys: pa.Schema) -> TableSpec:
-        return TableSpec(OPEN, keys, pa.schema([(_BEGINS, _TIMES), (_ENDS, _TIMES)]))
+        return TableSpec(OPEN, keys, pa.schema([(_BEGINS, _TIMES), (ENDS, _TIMES)]))
 
     def meet(
         self, fresh: pa.Table, index: KeyedTable, windows: KeyedTable, before: int
@@ -81,7 +81,7 @@ class OpenWindows:
         counts = np.bincount(key, minlength=keys.num_rows)
         offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
         rows = keys
-        for name, values in ((_BEGINS, start), (_ENDS, end)):
+        for name, values in ((_BEGINS, start), (ENDS, end)):
             rows = rows.append_column(name, pa.ListArray.from_arrays(offsets, pa.array(values)))
         some = pa.array(counts > 0)
         index.put(rows.filter(some))
@@ -97,7 +97,7 @@ class OpenWindows:
     def _bounds(self, index: KeyedTable, keys: pa.Table, watermark: int) -> Bounds:
         """The windows of these keys that are still open."""
         lists, _ = index.get(keys)
-        begins, ends = (flat(lists.column(n)) for n in (_BEGINS, _ENDS))
+        begins, ends = (flat(lists.column(n)) for n in (_BEGINS, ENDS))
         counts = begins.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         key = np.repeat(np.arange(keys.num_rows), counts)
         start, end = (c.flatten().to_numpy(zero_copy_only=False) for c in (begins, ends))

@@ -94,6 +94,14 @@ class GeneralWindowOperator(Operator):
         specs += [values] if values is not None else []
         return tuple(specs)
 
+    def begun(self, windows: pa.Table, clock: int) -> pa.Table:
+        """Windows of which only the partials are known, as they are stored."""
+        return self._firing.opened(self._state.begun(windows, self._input, clock))
+
+    def watching(self, windows: pa.Table) -> pa.Table:
+        """Windows that another trigger has watched, as they are stored."""
+        return self._state.watching(windows, self._input)
+
     # where the rows are
 
     def unfit(self, port: int, rows: pa.Table) -> tuple[np.ndarray, list[str]] | None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Index, Mask, Times, flat, integers, valid
+from headrace.arrays import Column, Index, Mask, Times, flat, integers, valid
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, merge, part_names, result
@@ -26,7 +26,7 @@ START, END = "$start", "$end"
 PANES, FIRST, FIRED, EPOCH = "$panes", "$first", "$fired", "$epoch"
 _NEW_WINDOW = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, EPOCH: -1}
 EARLIEST, LATEST = "$earliest", "$latest"  # the event time of its results, where not its end
-_NEW, _GROUP = "$new", "__group"
+_NEW, _ROWS, _GROUP = "$new", "$rows", "__group"
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,8 @@ class WindowState:
         object.__setattr__(self, "facts", {**_NEW_WINDOW, **dict.fromkeys(self.times, 0)})
 
     def fields(self, input: pa.Schema) -> list[pa.Field]:
-        wide = pa.schema([*input, pa.field(TIME, pa.int64())])
         aggs = {**self.all, **self.base}
-        parts = [f for n, a in aggs.items() for f in a.partial_fields(n, wide)]
+        parts = [f for n, a in aggs.items() for f in a.partial_fields(n, _wide(input))]
         return [*parts, *(pa.field(n, pa.int64()) for n in self.facts)]
 
     def opened(self, windows: pa.Table, clock: int) -> pa.Table:
@@ -61,6 +60,30 @@ class WindowState:
         for name, value in {**self.facts, FIRST: clock}.items():
             windows = windows.append_column(name, pa.array(np.full(count, value, np.int64)))
         return windows
+
+    def begun(self, windows: pa.Table, input: pa.Schema, clock: int) -> pa.Table:
+        """Windows of which only `main` is known: each has one row, which it has not shown."""
+        for name, agg in {**self.since, **self.ever}.items():
+            counts = name in (_NEW, _ROWS)
+            parts = self._nothing(agg, input, windows.num_rows)
+            ones = [pa.array(np.ones(windows.num_rows, np.int64))]
+            for part, column in zip(part_names(name, agg), ones if counts else parts, strict=True):
+                windows = windows.append_column(part, column)
+        return self.opened(windows, clock)
+
+    def watching(self, windows: pa.Table, input: pa.Schema) -> pa.Table:
+        """Windows of another trigger: what it watches begins anew, the others stay."""
+        count, own = windows.num_rows, {_NEW, _ROWS, *self.main}
+        columns = dict(zip(windows.column_names, windows.columns, strict=True))
+        for name, agg in {**self.all, **self.base}.items():
+            if name not in own:
+                parts = self._nothing(agg, input, count)
+                columns |= zip(part_names(name, agg), parts, strict=True)
+        columns |= {name: pa.array(np.zeros(count, np.int64)) for name in self.times}
+        return pa.table(columns)
+
+    def _nothing(self, agg: Aggregate, input: pa.Schema, count: int) -> list[Column]:
+        return agg.nothing(_wide(input), count)
 
     def _bases(self) -> list[tuple[str, str]]:
         """Columns of `base`, each with that of `ever` which it is copied from."""
@@ -131,6 +154,11 @@ class WindowState:
         """The values of `aggs` for each window."""
         names = [p for n, a in aggs.items() for p in part_names(n, a)]
         return result(windows.select(names), aggs)
+
+
+def _wide(input: pa.Schema) -> pa.Schema:
+    """What aggregates of a window may be of: its rows, and their times."""
+    return pa.schema([*input, pa.field(TIME, pa.int64())])
 
 
 def base_of(name: str) -> str:

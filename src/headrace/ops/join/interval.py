@@ -38,6 +38,7 @@ from headrace.ops.join.sides import (
 from headrace.ops.tables import with_column
 from headrace.state.table import KeyedTable, TableSpec
 
+WAITING = ("left waiting", "right waiting")  # the rows of outer sides that have no partner so far
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 LEAST = 1_000  # ms in a bucket of stored rows, however short the interval is
 
@@ -68,16 +69,23 @@ class IntervalJoin(EventTimeJoin):
         return max((self.upper - self.lower) // 2, LEAST)
 
     def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
-        """Narrower bounds of an inner join: all rows that they need are still there."""
+        """Narrower bounds: all rows that they need are still there. Which partner of a row was
+        the first is decided by the bounds that there were."""
         lower, upper = before["within"]
-        if self.how != "inner" or self.lower < lower or upper < self.upper:
+        if self.how == "semi" or self.lower < lower or upper < self.upper:
             return {}
         was = f"{pretty(lower)} to {pretty(upper)}"
         return {"within": f"from {was} to {pretty(self.lower)} to {pretty(self.upper)}"}
 
-    def recut(self, rows: pa.Table) -> pa.Table:
+    def recut(self, table: str, rows: pa.Table, watermark: int) -> pa.Table:
+        """Rows in shorter buckets; those that wait for a partner are due sooner, not before now."""
         at = numbers(rows[AT])
-        return with_column(rows, TIME, pa.array(at // self.bucket * self.bucket))
+        if table not in WAITING:
+            return with_column(rows, TIME, pa.array(at // self.bucket * self.bucket))
+        reach = (self.upper, -self.lower)[WAITING.index(table)]
+        floor = late_floor(watermark, self.lateness)
+        sooner = np.maximum(at + max(reach, 0), np.minimum(numbers(rows[TIME]), floor))
+        return with_column(rows, TIME, pa.array(sooner))
 
     def operator(self, place: Place) -> IntervalOperator:
         return IntervalOperator(self, place)
@@ -94,9 +102,9 @@ class IntervalOperator(Operator):
         self._reach = spec.upper, -spec.lower
         self._outer: list[OuterRows | None] = [None, None]
         if spec.how in ("left", "full", "anti"):
-            self._outer[0] = OuterRows("left waiting", left, self._reach[0])
+            self._outer[0] = OuterRows(WAITING[0], left, self._reach[0])
         if spec.how in ("right", "full"):
-            self._outer[1] = OuterRows("right waiting", right, self._reach[1])
+            self._outer[1] = OuterRows(WAITING[1], right, self._reach[1])
         self._firsts = SemiRows("left met", left, self._reach[0]) if spec.how == "semi" else None
 
     # its state

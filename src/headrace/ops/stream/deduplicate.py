@@ -79,7 +79,7 @@ class Deduplicate(Spec):
             return {}
         return {"within": f"from {pretty(was)} to {pretty(self.within)}"}
 
-    def recut(self, rows: pa.Table) -> pa.Table:
+    def recut(self, table: str, rows: pa.Table, watermark: int) -> pa.Table:
         assert self.within is not None
         at = integers(rows.column(_AT))
         return with_column(rows, TIME, pa.array(at - at % self.within))
