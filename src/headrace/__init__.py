@@ -31,7 +31,7 @@ from headrace.errors import (
 from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
 from headrace.log import Consumer, EmbeddedLog, Producer
-from headrace.ops import watermarks
+from headrace.ops import shedding, watermarks
 from headrace.ops.agg.named import (
     avg,
     collect,
@@ -204,6 +204,7 @@ __all__ = [
     "savepoints",
     "session",
     "shared_map",
+    "shedding",
     "sliding",
     "spark_table",
     "sql_table",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 TIME, SOURCE, OFFSET, HASH = "__t", "__s", "__o", "__h"
+WEIGHT = "__w"  # of a record as it is read, until it has the name that the user gave it
 TAKEN_BACK = -2
 HIDDEN: dict[str, pa.DataType] = {
     TIME: pa.int64(),

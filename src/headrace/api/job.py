@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from headrace import notebook
 from headrace.api.inputs import Timing, check_declared, check_kind, check_place, own_schema, timing
+from headrace.api.shedding import shedding
 from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
 from headrace.expr import Expr
 from headrace.guarantees import ASKED, JobGuarantee, spelled
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
+from headrace.ops.shedding import Shedding
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.checks import check
 from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name, place_name
@@ -84,6 +86,7 @@ class Job:
         max_skew: Duration | None = None,
         align: Duration | None = None,
         in_order: bool = False,
+        shed: Shedding | None = None,
         format: str | None = None,
         name: str | None = None,
         was: str | None = None,
@@ -97,7 +100,7 @@ class Job:
         do, and `watermark` takes another strategy, of `hr.watermarks`. An input silent for
         `idle` no longer holds windows back; a row further ahead of the clock than `max_skew` is
         dead; a split further ahead than `align` of the slowest one is not read until that has
-        caught up.
+        caught up. `shed`, of `hr.shedding`: which records may be dropped when too many wait.
         """
         site = call_site()
         uri, options = without_secrets(uri, options)
@@ -107,9 +110,11 @@ class Job:
                 uri = uri.with_time(time)
         columns, format, guessed = self._schema(uri, schema, format, options, site)
         times = Timing(time, delay, watermark, idle, max_skew, align, in_order)
+        times_of = timing(self.draft, times, columns, site)
+        shed, whole = shedding(self.draft, shed, uri, columns, site)
         node = Read(
             name="",
-            schema=columns,
+            schema=whole,
             uri=uri,
             guessed=guessed,
             timed=time is not None,
@@ -117,7 +122,8 @@ class Job:
             options=options,
             site=site,
             was=was,
-            **timing(self.draft, times, columns, site),
+            shed=shed,
+            **times_of,
         )
         added = self.draft.add(node, chosen=name, kind="", place=place_name(uri, options))
         return Stream(self.draft, Edge(added))

@@ -85,7 +85,9 @@ def jobs(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif rows:
-        print_table(rows, ("job", "state", "epoch", "committed", "read", "late", "dead", "folder"))
+        shed = ("shed",) if any("shed" in row for row in rows) else ()
+        fates = ("read", "late", "dead", *shed)
+        print_table(rows, ("job", "state", "epoch", "committed", *fates, "folder"))
     else:
         typer.echo(f"there are no jobs in {_short(root)!r}")
 
@@ -145,7 +147,7 @@ def history(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif rows:
-        print_table(rows, tuple(rows[0]))
+        print_table(rows, max(map(tuple, rows), key=len))
     else:
         typer.echo("no batch has been committed yet")
 
@@ -223,7 +225,7 @@ def _row(folder: Path) -> dict[str, Any]:
     if manifest is None:
         return row
     total = progress_of(manifest, {}).total
-    counts = {fate: total[fate] for fate in ("read", "late", "dead")}
+    counts = {fate: total[fate] for fate in ("read", "late", "dead", "shed") if fate in total}
     return {**row, "epoch": manifest.epoch, "committed": moment(manifest.wall), **counts}
 
 
@@ -252,8 +254,16 @@ def _batch(manifest: Manifest, before: Manifest | None) -> dict[str, Any]:
         "wrote": wrote if known else None,
         "late": progress.total["late"] - fates["late"] if known else None,
         "dead": progress.total["dead"] - fates["dead"] if known else None,
+        **_shed(progress, fates.get("shed", 0), known),
         "watermark": None if progress.watermark is None else moment(progress.watermark),
     }
+
+
+def _shed(progress: Progress, before: int, known: bool) -> dict[str, int | None]:
+    """What a batch has shed; nothing of a job that is not asked to."""
+    if progress.shed is None:
+        return {}
+    return {"shed": progress.shed - before if known else None}
 
 
 def _written(progress: Progress) -> int:

@@ -23,6 +23,7 @@ class Admission:
         self._allowed = _FIRST if first is None else first
         self._least = min(_LEAST, self._allowed)
         self._admitted: int | None = None
+        self._shed = False  # the epoch drops records, which take time as well
         self._batches = 0
         self._last: tuple[int, float] | None = None  # rows and time of a batch before
         self._fixed = 0.0  # about what a batch takes without rows
@@ -31,9 +32,14 @@ class Admission:
     def rows(self) -> int:
         return self._max if self._max is not None else self._allowed
 
-    def took(self, rows: int) -> None:
-        """An epoch of so many rows is about to run."""
-        self._admitted = rows
+    @property
+    def admitted(self) -> int:
+        """Rows of the epoch that was planned last."""
+        return self._admitted or 0
+
+    def took(self, rows: int, *, shed: bool = False) -> None:
+        """An epoch of so many rows is about to run, besides those that it sheds."""
+        self._admitted, self._shed = rows, shed
 
     def lasted(self, ms: float) -> None:
         """The epoch that was planned last has taken this long."""
@@ -44,7 +50,8 @@ class Admission:
         if self._batches == 1:  # says more about the start of the JVM than about rows
             self._allowed *= 2
             return
-        self._learn(admitted, ms)
+        if not self._shed:
+            self._learn(admitted, ms)
         aim = max(self._target, 2 * self._fixed)
         if admitted * 2 >= self._allowed or ms > aim:
             factor = (aim - self._fixed) / max(ms - self._fixed, 1.0)

@@ -18,21 +18,23 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.driver.shedding import joined
 from headrace.driver.start_checks import output_lost, output_overtaken
-from headrace.epoch.accounting import FATES
+from headrace.epoch.accounting import FATES, SHED
 from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.report import Report, Settled, Total, add_up
 from headrace.epoch.values import Offset, watermark_of
 from headrace.errors import RunError, StateError
 from headrace.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE
 from headrace.ops.contract import WINDOWS_SEEN
+from headrace.ops.shedding import LOWEST
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
 from headrace.sinks import EpochWriter, Sink, Timelines, in_groups
 from headrace.state.deliveries import BegunMark
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
-from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
+from headrace.state.manifest import ENDED, Counts, Manifest, OutputFacts, Split, StepFacts
 from headrace.state.store import SlotState
 
 _TIDY_EVERY = 10  # epochs
@@ -186,7 +188,7 @@ class Committer:
     ) -> Manifest:
         splits = [_advanced(s, total) for s in end.splits]
         present = {(s.input, s.name) for s in splits}
-        absent = [s for s in before.splits if (s.input, s.name) not in present]
+        absent = [replace(s, shed=None) for s in before.splits if (s.input, s.name) not in present]
         ops = self._ops(before, total)
         return Manifest(
             epoch=epoch,
@@ -212,7 +214,7 @@ class Committer:
             acknowledged=before.stays(),
             endless=before.endless or self._bundle.endless,
             epoch_counts={name: dict(counts) for name, counts in total.inputs.items()},
-            counts=_summed(before.counts, total.inputs, FATES),
+            counts=_fates(before.counts, total.inputs),
             steps=_summed(before.steps, total.steps, ("in", "out", "late", "dead")),
             examples={**before.examples, **total.examples},
             windows=_added(before.windows, _windows(total)),
@@ -221,7 +223,14 @@ class Committer:
             timing={phase: round(ms, 1) for phase, ms in total.timing.items()},
             settled=_still_open(total.settled, ops),
             resent=_resent(before, epoch, end),
+            priorities=self._priorities(before, total),
         )
+
+    def _priorities(self, before: Manifest, total: Total) -> dict[str, list[Any]] | None:
+        """Of inputs that shed the lowest: what is known of the priorities of their records."""
+        names = [r.name for r in self._program.sources() if r.shed and r.shed.how == LOWEST]
+        earlier = before.priorities or {}
+        return {n: joined(earlier.get(n, []), total.priorities.get(n, [])) for n in names} or None
 
     def _ended(self, splits: Sequence[Split], total: Total) -> bool:
         """Whether every input is at its end, and nothing was sent back that must still be read."""
@@ -291,6 +300,16 @@ def _summed(
         key: {n: before.get(key, {}).get(n, 0) + now.get(key, {}).get(n, 0) for n in names}
         for key in sorted({*before, *now})
     }
+
+
+def _fates(before: Counts, now: Counts) -> dict[str, dict[str, int]]:
+    """What became of the records of each input; of one that sheds, how many it has."""
+    counts = _summed(before, now, FATES)
+    for name, fates in counts.items():
+        parts = [c[name] for c in (before, now) if SHED in c.get(name, {})]
+        if parts:
+            fates[SHED] = sum(part[SHED] for part in parts)
+    return counts
 
 
 def _windows(total: Total) -> dict[str, dict[str, int]]:

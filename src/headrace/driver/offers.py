@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headrace.epoch.bundle import Bundle
 from headrace.errors import RunError
 from headrace.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, JobGuarantee, Offer
+from headrace.ops.shedding import Shedding
 from headrace.plan.program import Program
 from headrace.sinks import Sink
 from headrace.sources import Source
@@ -16,9 +17,19 @@ def offered(
     program: Program, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
 ) -> JobGuarantee:
     """What these inputs and outputs guarantee together; loops are the job's own affair."""
-    inputs = (Offer("input", n, s.guarantee, s.because) for n, s in sources.items() if not s.loops)
+    shed = {r.name: r.shed for r in program.sources() if r.shed is not None}
+    inputs = (
+        Offer("input", n, s.guarantee, s.because + _shedding(shed.get(n)))
+        for n, s in sources.items()
+        if not s.loops
+    )
     outputs = (_output(program, n, s) for n, s in sinks.items() if not s.loops)
     return JobGuarantee((*inputs, *outputs))
+
+
+def _shedding(shed: Shedding | None) -> str:
+    """That records may be dropped on purpose, which is not what a crash does."""
+    return "" if shed is None else f"; records may be shed, as asked: {shed}"
 
 
 def _output(program: Program, name: str, sink: Sink) -> Offer:

@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, Clock
 from headrace.driver.admission import Admission
+from headrace.driver.shedding import Shedder
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.values import (
@@ -30,6 +31,7 @@ from headrace.epoch.values import (
 )
 from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Read, Stateful
+from headrace.sources import Range
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
 from headrace.state.resends import Resends
@@ -74,6 +76,8 @@ class Planner:
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
         self._waiting = 0  # rows that were there at the last look
+        self._shedder = Shedder(program, bundle.sources)
+        self._more = False  # whether there were more rows than the last epoch was to read
         self._safe = 0  # the last epoch that the sources know to be committed
         self._all_read = False  # every input was at its end before, and nothing goes round
 
@@ -111,7 +115,7 @@ class Planner:
         before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
         self._learn(now)
-        after = self._move(before.splits, before.free_split_id(), now)
+        after = self._move(before, now)
         resent = self._resends.next(before)
         if resent is None and not self._worthwhile(before, after, now):
             # If another driver has gone on meanwhile, the folder is that driver's.
@@ -121,19 +125,26 @@ class Planner:
             return start
         begun = {(s.input, s.name): s.at for s in before.splits}
         rows = sum(self._rows(s, begun) for s in after)
-        self._admission.took(rows)
-        self._planned_at = now
         lag = max(0, self._waiting - rows)
+        shed = self._shedder.dropped
+        self._admission.took(max(0, rows - shed), shed=shed > 0)
+        self._more = lag > 0
+        self._planned_at = now
         return Offset(start.epoch + 1, now, tuple(after), lag, resent)
 
     def _learn(self, now: int) -> None:
         if self._planned_at is not None:
-            self._admission.lasted(now - self._planned_at)
+            ms = now - self._planned_at
+            fixed = self._pace.max_batch is not None
+            full = self._more and (fixed or 2 * ms >= self._pace.target_ms)
+            self._shedder.speed.lasted(self._admission.admitted, ms, full=full)
+            self._admission.lasted(ms)
             self._planned_at = None
 
-    def _move(self, before: Sequence[Split], next_id: int, now: int) -> list[Split]:
+    def _move(self, before: Manifest, now: int) -> list[Split]:
         """Every split as it will be after the next epoch, but for its watermark."""
-        existing = {(s.input, s.name): s for s in before}
+        existing = {(s.input, s.name): s for s in before.splits}
+        next_id = before.free_split_id()
         moved = []
         for read in self._program.sources():
             source = self._sources[read.name]
@@ -149,10 +160,10 @@ class Planner:
             s.at == end if self._sources[s.input].loops else s.state == ENDED
             for s, end in zip(moved, newest, strict=True)
         )
-        allowed = self._allow(moved, newest, self._held_back(moved, newest, now))
+        allowed = self._allow(before, moved, newest, self._held_back(moved, newest, now))
         return [
-            self._settled(s, at, latest, now)
-            for s, at, latest in zip(moved, allowed, newest, strict=True)
+            replace(self._settled(s, at, latest, now), shed=shed)
+            for s, (at, shed), latest in zip(moved, allowed, newest, strict=True)
         ]
 
     def _splits_of(self, input: str) -> list[str]:
@@ -208,9 +219,10 @@ class Planner:
         return too_far_ahead(splits, live, self._aligned)
 
     def _allow(
-        self, splits: list[Split], newest: list[Any], held_back: frozenset[int]
-    ) -> list[Any]:
-        """How far each split may go, so that the epoch has about the rows allowed."""
+        self, before: Manifest, splits: list[Split], newest: list[Any], held_back: frozenset[int]
+    ) -> list[tuple[Any, Mapping[str, Any] | None]]:
+        """How far each split may go, so that the epoch has about the rows allowed, and what is
+        shed of it."""
         lags = [
             self._sources[s.input].rows(s.name, s.at, end) if s.at != end else 0
             for s, end in zip(splits, newest, strict=True)
@@ -219,12 +231,19 @@ class Planner:
         ends = [s.at if s.id in held_back else end for s, end in zip(splits, newest, strict=True)]
         lags = [0 if s.id in held_back else lag for s, lag in zip(splits, lags, strict=True)]
         total, budget = sum(lags), self._admission.rows
+        shed = self._shedder.parts(
+            list(zip(splits, ends, lags, strict=True)),
+            0 if self._ending or self._only_now else budget,
+            before.priorities or {},
+        )
         if total <= budget:
-            return ends
+            return [(end, None) for end in ends]
         shares = [max(1, budget * lag // total) if lag else 0 for lag in lags]
         shares = self._worth_reading(splits, lags, shares, budget)
         return [
-            self._sources[s.input].clamp(s.name, s.at, end, share) if share else s.at
+            shed[s.id]
+            if s.id in shed
+            else (self._sources[s.input].clamp(s.name, s.at, end, share) if share else s.at, None)
             for s, end, share in zip(splits, ends, shares, strict=True)
         ]
 
@@ -335,13 +354,19 @@ class Planner:
             begin = begun.get((split.input, split.name), source.start(split.name))
             if begin == split.at:
                 continue
+            skipped = (split.shed or {}).get("before", begin)
+            if skipped != begin and source.dense:
+                shares[0].append(Piece(split.id, Range(split.name, begin, skipped), shed=True))
             pieces = max(1, -(-rows[split.id] * count // max(total, 1)))
             if isinstance(self._read(split).watermark, CustomWatermark):
                 pieces = 1  # its object sees all rows of the split, in order
-            for part in source.cut(split.name, begin, split.at, pieces):
-                lightest = loads.index(min(loads))
-                shares[lightest].append(Piece(split.id, part))
-                loads[lightest] += max(1, rows[split.id] // pieces)
+            read = [] if source.dense or skipped == begin else [(begin, skipped, True)]
+            read += [] if skipped == split.at else [(skipped, split.at, False)]
+            for first, last, shed in read:
+                for part in source.cut(split.name, first, last, pieces):
+                    lightest = loads.index(min(loads))
+                    shares[lightest].append(Piece(split.id, part, shed))
+                    loads[lightest] += max(1, rows[split.id] // pieces)
         return shares
 
     def committed(self, end: Offset) -> None:

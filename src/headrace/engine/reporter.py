@@ -102,7 +102,11 @@ class Reporter:
 
     def _warn(self, progress: Progress) -> None:
         """Once, as soon as it is so, and not only at the end."""
-        kinds = {"dead": progress.all_dead, "late": progress.often_late}
+        kinds = {
+            "dead": progress.all_dead,
+            "late": progress.often_late,
+            "shed": progress.sheds,
+        }
         for kind, warnings in kinds.items():
             if kind not in self._warned:
                 for warning in warnings:

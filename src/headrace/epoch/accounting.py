@@ -1,4 +1,4 @@
-"""Accounting: every record read is used, filtered, late or dead, exactly once.
+"""Accounting: every record read is used, filtered, late, dead or shed, exactly once.
 
 A record that meets several fates on several branches counts by the worst: dead before
 late, late before used; one that reached nothing was filtered. Where a record can reach
@@ -31,6 +31,7 @@ from headrace.plan.nodes import (
 from headrace.plan.program import Program
 
 FATES = ("read", "used", "filtered", "late", "dead")
+SHED = "shed"  # dropped before any step got it; counted only for inputs that are asked to shed
 PASSED = "passed"  # a step got it that only passes rows on: used, unless it is dropped behind it
 
 
@@ -49,6 +50,7 @@ class Tally:
         self._offsets = np.zeros(0, dtype=np.int64)
         self._marks: dict[str, np.ndarray] = {}
         self._rows: Counter[str] = Counter()
+        self._shed = 0  # of the chunk
         self.several: list[tuple[str, int, int]] = []  # fate, first and last offset
         self.open: list[np.ndarray] = []
         self.sure: list[np.ndarray] = []
@@ -56,6 +58,7 @@ class Tally:
     def begin(self, offsets: np.ndarray) -> None:
         """A chunk with these offsets has been read."""
         self._offsets = offsets
+        self._shed = 0
         self._rows.clear()
         if self._tracked:
             fates = ("used", PASSED, "late", "dead")
@@ -75,6 +78,15 @@ class Tally:
         else:
             self._marks[fate][np.searchsorted(self._offsets, offsets)] = True
 
+    def shed(self, records: int) -> None:
+        """So many records were dropped before a chunk began."""
+        self.counts["read"] += records
+        self.counts[SHED] += records
+
+    def shed_of_chunk(self, records: int) -> None:
+        """So many records of the chunk were dropped, of which nothing else has become."""
+        self._shed += records
+
     def end(self) -> None:
         """The chunk has gone through the program as far as this task takes it."""
         read = len(self._offsets)
@@ -91,7 +103,9 @@ class Tally:
                 self.sure.append(self._offsets[used & sure & passed])
         self.counts.update(self._rows)
         self.counts["read"] += read
-        self.counts["filtered"] += read - sum(self._rows.values())
+        self.counts["filtered"] += read - sum(self._rows.values()) - self._shed
+        if self._shed:
+            self.counts[SHED] += self._shed
         self._rows.clear()
 
     def _note(self, fate: str, rows: np.ndarray) -> None:

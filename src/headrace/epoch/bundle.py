@@ -54,7 +54,7 @@ def open_input(r: Read, folder: str, until: str | None, clock: Clock, id: str) -
     with written_at(r.site):
         return open_source(
             r.uri,
-            r.declared or r.schema,
+            r.without_weight(r.declared or r.schema),
             r.format,
             r.options,
             folder=folder,
@@ -64,7 +64,7 @@ def open_input(r: Read, folder: str, until: str | None, clock: Clock, id: str) -
             clock=clock,
             time=_time_column(r),
             guessed=r.guessed,
-            used=r.schema.names,
+            used=r.without_weight(r.schema).names,
         )
 
 

@@ -42,6 +42,8 @@ class Report:
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
+    # by input that sheds the lowest: priorities of its records, each with how many there were
+    priorities: dict[str, list[Any]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,6 +71,7 @@ class Total:
     timing: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     settled: list[Settled] = field(default_factory=list)  # see the manifest
+    priorities: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
 
 def add_up(reports: Iterable[Report], settled: Iterable[Settled] = ()) -> Total:
@@ -96,6 +99,8 @@ def add_up(reports: Iterable[Report], settled: Iterable[Settled] = ()) -> Total:
         several += [(i, s, fate, lo, hi) for i, s, fate, lo, hi in report.several]
         branched += report.branched
         total.examples |= report.examples
+        for name, priorities in report.priorities.items():
+            total.priorities[name] += priorities
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)

@@ -75,6 +75,7 @@ class Piece:
 
     split: int
     range: Range
+    shed: bool = False  # its records are only counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headrace.clock import MAX_TIME
-from headrace.epoch.accounting import FATES
+from headrace.epoch.accounting import FATES, SHED
 from headrace.files import size
 from headrace.state.manifest import Manifest
 from headrace.state.store import SlotState
@@ -61,6 +61,22 @@ class Progress:
         return sum(counts["dead"] for counts in self.counts.values())
 
     @property
+    def shed(self) -> int | None:
+        """Records that were dropped because too many waited; None if no input is asked to."""
+        asked = [counts[SHED] for counts in self.counts.values() if SHED in counts]
+        return sum(asked) if asked else None
+
+    @property
+    def sheds(self) -> tuple[str, ...]:
+        """A warning for each input of which records were dropped."""
+        return tuple(
+            f"{shed:,} of {counts['read']:,} records ({shed / counts['read']:.0%}) of input "
+            f"{name!r} were shed, as it is asked to: more waited than it may leave waiting"
+            for name, counts in self.counts.items()
+            if (shed := counts.get(SHED, 0))
+        )
+
+    @property
     def all_dead(self) -> tuple[str, ...]:
         """A warning for each input of which every record so far is a dead letter."""
         lost = [n for n, c in self.counts.items() if c["read"] and c["dead"] == c["read"]]
@@ -83,7 +99,7 @@ class Progress:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is probably wrong with the data, in sentences."""
-        return (*self.all_dead, *self.often_late)
+        return (*self.all_dead, *self.often_late, *self.sheds)
 
     def _reason(self, input: str) -> str:
         """Why, by a letter of the input itself or else of a step."""
@@ -92,8 +108,10 @@ class Progress:
 
     @property
     def total(self) -> Mapping[str, int]:
-        """Fates of all records of all inputs since the job's first start."""
-        return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in FATES}
+        """Fates of all records of all inputs since the job's first start; "shed" is among them
+        if an input is asked to shed."""
+        fates = FATES if self.shed is None else (*FATES, SHED)
+        return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in fates}
 
 
 def quoted(example: Mapping[str, str]) -> str:
@@ -164,7 +182,7 @@ class Meter:
 
 
 def status_line(p: Progress, rate: float, now: int, width: int | None = None) -> str:
-    """Rate, lag, watermark and its delay, late, dead, rows of state, batch time by phase.
+    """Rate, lag, watermark and its delay, late, dead, shed, rows of state, batch time by phase.
 
     With a `width`, what does not fit goes on a further line, never cut in two.
     """
@@ -175,6 +193,7 @@ def status_line(p: Progress, rate: float, now: int, width: int | None = None) ->
         _watermark(p, now),
         f"late {short(p.late)}",
         f"dead {short(p.dead)}",
+        *([] if p.shed is None else [f"shed {short(p.shed)}"]),
         f"state {short(sum(p.held.values()))}",
         f"batch {p.took} ms{_phases(p)}",
     ]
@@ -188,10 +207,12 @@ def status_line(p: Progress, rate: float, now: int, width: int | None = None) ->
 
 
 def account(p: Progress) -> list[str]:
-    """Where every record went: read = used + filtered + late + dead; and what was written."""
+    """Where every record went: read = used + filtered + late + dead, and + shed of an input that
+    is asked to shed; and what was written."""
     lines = []
     for name, counts in p.counts.items():
-        fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
+        own = (*_FATES, SHED) if SHED in counts else _FATES
+        fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in own)
         lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
     lines += [f"dead   {step}: {quoted(example)}" for step, example in p.examples.items()]
     lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]

@@ -146,6 +146,7 @@ class Spec(ABC):
     passes = False  # it emits the rows it got, at most once each, and nothing else
     encodes_keys = False  # it can read text keys through their dictionary
     spreads = False  # without a key, its rows go to all tasks; otherwise all to one
+    table_ports: tuple[int, ...] = ()  # inputs of which a row replaces the one before of its key
 
     @property
     @abstractmethod

@@ -26,6 +26,7 @@ from headrace.plan.nodes import (
     is_end,
 )
 from headrace.plan.process_checks import process_checks
+from headrace.plan.shed_checks import shed_checks
 from headrace.schema import ddl_of, ddl_type
 
 Graph = Sequence[Node]
@@ -263,7 +264,7 @@ def earlier_names(graph: Graph) -> Problems:
 
 CHECKS: tuple[Callable[[Graph], Problems], ...] = (
     window_without_time, key_columns, partial_names, window_names, unbounded_state, union_schemas,
-    process_checks, dead_letters, column_names, targets, nowhere, earlier_names,
+    process_checks, dead_letters, column_names, targets, nowhere, earlier_names, shed_checks,
 )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ def _(node: Read) -> str:
     for name in ("idle", "max_skew", "align"):
         length = getattr(node, name)
         parts += [f"{name} {pretty(length)}"] if length is not None else []
+    parts += [f"sheds {bare_sql(str(node.shed))}"] if node.shed is not None else []
     return ", ".join([uri, *parts])
 
 

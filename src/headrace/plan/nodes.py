@@ -18,6 +18,7 @@ from headrace.callables import PyFunction
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.contract import ChunkSpec, Operator, Place, Spec
+from headrace.ops.shedding import Shedding
 from headrace.ops.watermarks import Bounded, EventTime, Strategy
 
 OUT, LATE = "out", "late"
@@ -105,8 +106,20 @@ class Read(Node):
     idle: int | None = None
     max_skew: int | None = None
     align: int | None = None  # how far its splits may run ahead of the slowest aligned one
+    shed: Shedding | None = None
     format: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> str | None:
+        """The column that says how many records a row stands for, if a step reads it."""
+        name = None if self.shed is None else self.shed.weight
+        return name if name in self.schema.names else None
+
+    def without_weight(self, schema: pa.Schema) -> pa.Schema:
+        """The columns that the input itself has."""
+        name = None if self.shed is None else self.shed.weight
+        return pa.schema([field for field in schema if field.name != name])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
+from headrace.ops.shedding import priority_columns
 from headrace.ops.watermarks import columns_watched
 from headrace.plan.columns import arguments, columns_read, projected
 from headrace.plan.nodes import (
@@ -198,11 +199,13 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
 
 def _pruned(node: Read, needed: set[str]) -> Read:
     watched = columns_watched(node.time, node.watermark, tuple(node.schema.names))
+    watched |= priority_columns(node.shed)
     needed_fields = [f for f in node.schema if f.name in needed or f.name in watched]
     if len(needed_fields) == len(node.schema):
         return node
-    fields = needed_fields or [node.schema.field(0)]  # a chunk needs a column to have rows
-    return replace(node, schema=pa.schema(fields), declared=node.schema)
+    if not node.without_weight(pa.schema(needed_fields)).names:
+        needed_fields.insert(0, node.schema.field(0))  # a chunk needs a column to have rows
+    return replace(node, schema=pa.schema(needed_fields), declared=node.schema)
 
 
 def _with_late(graph: Graph) -> set[str]:

@@ -56,6 +56,7 @@ class Source(Protocol):
     )
     loops: bool = False  # the job itself writes it, so it ends when all others have
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
+    dense: bool = False  # every offset is that of a record: ranges can be counted unread
     forgets: bool = False  # it removes rows that it has stored in the job's folder: see `hold`
     held: Mapping[str, int] | None = None
 

@@ -41,6 +41,7 @@ _START = "first-start"  # the file that holds it
 class GenerateSource(Source):
     because = "a row is determined by its number"
     label: ClassVar[str] = "generate"  # at rest
+    dense: ClassVar[bool] = True  # type: ignore[misc]
     schema: pa.Schema
     fn: Callable[..., Any]
     rate: float | None = None  # rows a second; None: all at once

@@ -42,6 +42,7 @@ class MemorySource(Source):
     label = "memory"  # at rest
     bounded = True
     raw = False
+    dense = True
 
     def __init__(self, table: pa.Table, splits: int = 1) -> None:
         self.schema = table.schema

@@ -32,6 +32,7 @@ class Input(Source):
     kind: ClassVar[str] = ""
     bounded = False
     raw = False
+    dense = True
     because = "the class promises the same rows for the same range"
 
     def __init_subclass__(cls, **options: Any) -> None:

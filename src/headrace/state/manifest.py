@@ -33,9 +33,11 @@ class Split:
     seen: int = 0  # the clock when it last had rows (or was first seen)
     state: str = LIVE
     memory: Any = None  # what a custom watermark remembers: plain JSON
+    shed: Mapping[str, Any] | None = None  # of this epoch: see `driver/shedding.py`
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _SPLIT}
+        split = {name: getattr(self, name) for name in _SPLIT}
+        return split if self.shed is not None else {n: v for n, v in split.items() if n != "shed"}
 
     @staticmethod
     def from_json(split: Mapping[str, Any]) -> Split:
@@ -157,6 +159,8 @@ class Manifest:
     settled: tuple[tuple[str, str, str, int, int], ...] | None = None
     # Requests to send dead letters again that are done, each with the epoch that did it
     resent: tuple[tuple[int, int], ...] | None = None
+    # By input that sheds the lowest: priorities of its records, each with how many there were
+    priorities: Mapping[str, list[Any]] | None = None
     # Only where a changed program, or going back, has been recorded:
     dropped: tuple[str, ...] | None = None
     rewound: Counts | None = None  # by place and timeline: what is given up and stays there

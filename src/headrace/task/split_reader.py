@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import beyond, milliseconds
-from headrace.chunk import OFFSET, SOURCE, TIME
+from headrace.chunk import OFFSET, SOURCE, TIME, WEIGHT
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import Tally, needs_tracking
 from headrace.epoch.branched_records import OPEN, SURE, may_branch, pack_offsets
@@ -26,15 +26,17 @@ from headrace.epoch.values import Piece
 from headrace.errors import InputError
 from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.agg.named import bare_sql
+from headrace.ops.shedding import priority_columns
 from headrace.ops.watermarks import ComputedTime, Ingestion, columns_watched
 from headrace.plan.nodes import LATE, OUT, Read, Stateful
 from headrace.plan.program import Program
-from headrace.sources import Source
+from headrace.sources import Range, Source
 from headrace.sources.columns import conform, fit
-from headrace.sources.contract import MISFIT, RAW
+from headrace.sources.contract import MISFIT, RAW, Chunk
 from headrace.state.manifest import Split
 from headrace.task.flow import Flow
 from headrace.task.letters import Reentry
+from headrace.task.shed_rows import ShedRows
 from headrace.task.watermark_trackers import Failures, tracker
 
 
@@ -63,6 +65,10 @@ class SplitReader:
         several = may_branch(program, node.name)
         self._tally = Tally(again or needs_tracking(program, node.name), several, sparse=again)
         self._tracker = None if again else tracker(node, self._limit, split.memory)
+        self._shed: ShedRows | None = None
+        if node.shed is not None and not again:
+            self._shed = ShedRows(program.name, node, split.name, split.shed)
+            self._tally.shed(0)
 
     @property
     def name(self) -> str:
@@ -78,6 +84,8 @@ class SplitReader:
                 report.memory[place] = self._tracker.memory
         input, counts = self._split.input, self._tally.counts
         report.inputs[input] = _sum(report.inputs.get(input), counts)
+        if self._shed is not None and self._shed.priorities:
+            report.priorities.setdefault(input, []).extend(self._shed.priorities)
         where = (self._split.input, self._split.name)
         report.several += [(*where, *several) for several in self._tally.several]
         for fate, offsets in ((OPEN, self._tally.open), (SURE, self._tally.sure)):
@@ -86,13 +94,35 @@ class SplitReader:
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark
-        for chunk, offsets in self._source.read(piece.range):
+        if piece.shed:
+            self._skip(piece.range)
+            return
+        for chunk, offsets in self._read(piece.range):
             self._tally.begin(offsets)
             rows = self._stamped(chunk, offsets)
             self._flow.steps[self._node.name]["out"] += rows.num_rows
             self._flow.push(self._node.name, OUT, rows)
             self._tally.end()
             yield from self._flow.ready()
+
+    def _read(self, range: Range) -> Iterator[Chunk]:
+        """Chunks of the range, without the records that are shed as they are."""
+        for chunk, offsets in self._source.read(range):
+            if self._shed is None:
+                yield chunk, offsets
+                continue
+            used, places = self._shed.before_decoding(chunk, offsets)
+            self._tally.shed(len(offsets) - len(places))
+            if len(places):
+                yield used, places
+
+    def _skip(self, skipped: Range) -> None:
+        """Count records that nobody gets."""
+        if self._source.dense:
+            self._tally.shed(skipped.end - skipped.start)
+            return
+        for _, offsets in self._source.read(skipped):
+            self._tally.shed(len(offsets))
 
     def begin(self, offsets: np.ndarray) -> None:
         """Rows of these records are sent again: each record is read once more."""
@@ -101,9 +131,13 @@ class SplitReader:
 
     def again(self, rows: pa.Table) -> pa.Table:
         """Of rows that were dead here, those that are not by now; an InputError if none can be."""
+        weight = self._node.weight
+        if weight is not None and not {weight, WEIGHT} & {*rows.column_names}:
+            rows = rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows)))
         offsets, chunk = rows.column(OFFSET).to_numpy(), rows.drop_columns([SOURCE, OFFSET])
         self._flow.raw = None
         if RAW not in rows.column_names:
+            rows = rows if weight is None else _with_weight(rows, weight)
             fit(f"the stored row of input {self._node.name!r}", rows.schema, self._node.schema)
             typed = conform(rows, self._node.schema)
             if MISFIT in typed.column_names:
@@ -132,6 +166,10 @@ class SplitReader:
 
     def _placed(self, chunk: pa.Table, offsets: np.ndarray) -> pa.Table:
         """Decoded rows with their hidden columns, without those whose time is of no use."""
+        if self._shed is not None and self._shed.by_priority:
+            chunk, offsets = self._by_priority(chunk, offsets)
+        if self._node.weight is not None:
+            chunk = _with_weight(chunk, self._node.weight)
         rows = chunk.select(self._node.schema.names)
         source = np.full(len(offsets), self._split.id, dtype=np.int32)
         rows = rows.append_column(SOURCE, pa.array(source))
@@ -139,8 +177,25 @@ class SplitReader:
         rows, times = self._times(rows)
         return rows if times is None else self._timed(rows, times)
 
+    def _by_priority(self, chunk: pa.Table, offsets: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        """The rows that are used, of those that have a priority; the others are dead."""
+        assert self._shed is not None
+        ranks, failed = self._shed.ranks(chunk)
+        if failed:
+            chunk = self._without_failed(chunk.append_column(OFFSET, pa.array(offsets)), failed)
+            offsets = chunk.column(OFFSET).to_numpy()
+            chunk = chunk.drop_columns([OFFSET])
+        used, places = self._shed.by_rank(chunk, ranks, offsets)
+        self._tally.shed_of_chunk(len(offsets) - len(places))
+        return used, places
+
     def _decoded(self, chunk: pa.Table, offsets: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-        rows, bad, reasons = self._source.decode(chunk)
+        weighed = WEIGHT in chunk.column_names
+        plain = chunk.drop_columns([WEIGHT]) if weighed else chunk
+        rows, bad, reasons = self._source.decode(plain)
+        if weighed:
+            weights = chunk.column(WEIGHT)
+            rows = rows.append_column(WEIGHT, weights.filter(pa.array(~bad)))
         if not bad.any():
             return rows, offsets
         raw = chunk.column(0).filter(pa.array(bad)).to_pylist()
@@ -231,6 +286,14 @@ class SplitReader:
         return rows.append_column(SOURCE, pa.array(source))
 
 
+def _with_weight(rows: pa.Table, name: str) -> pa.Table:
+    """The rows with their weight under the name that the user gave it."""
+    if WEIGHT not in rows.column_names:
+        return rows
+    plain = rows.drop_columns([name]) if name in rows.column_names else rows
+    return plain.append_column(name, rows.column(WEIGHT))
+
+
 def _sum(before: dict[str, int] | None, counts: Mapping[str, int]) -> dict[str, int]:
     return {fate: n + (before or {}).get(fate, 0) for fate, n in counts.items()}
 
@@ -250,6 +313,7 @@ def encodable(program: Program, node: Read) -> tuple[str, ...]:
     """Text columns that only operators which aggregate before they send will see."""
     keys: set[str] = set()
     watched = columns_watched(node.time, node.watermark, tuple(node.schema.names))
+    watched |= priority_columns(node.shed)
     for consumer, _ in program.consumers_of(node.name, OUT):
         reached = program.nodes[consumer]
         if not isinstance(reached, Stateful) or not reached.what.encodes_keys:

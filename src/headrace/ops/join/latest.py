@@ -56,6 +56,7 @@ class Latest(EitherTimeJoin):
     rows: tuple[str, ...] = ()
 
     kind = "join"
+    table_ports = (1,)
 
     @property
     def endless(self) -> bool:

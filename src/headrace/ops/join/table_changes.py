@@ -52,6 +52,7 @@ class Changes(EitherTimeJoin):
 
     kind = "changes"
     endless = True
+    table_ports = (0,)
 
     def __str__(self) -> str:
         return f"by {'processing' if self.processing else 'event'} time"

@@ -82,6 +82,7 @@ class TableJoin(EitherTimeJoin):
 
     kind = "join"
     endless = True
+    table_ports = (0, 1)
 
     def __str__(self) -> str:
         when = "processing" if self.processing else "event"

@@ -42,6 +42,10 @@ class Top(Spec):
     kind = "top"
     endless = True
 
+    @property
+    def table_ports(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (0,) if self.each else ()
+
     def __str__(self) -> str:
         order = "largest" if self.largest else "smallest"
         each = f", one of each {', '.join(self.each)}" if self.each else ""

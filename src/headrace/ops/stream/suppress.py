@@ -47,6 +47,10 @@ class Suppress(Spec):
         return self.table
 
     @property
+    def table_ports(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (0,) if self.table else ()
+
+    @property
     def by_watermark(self) -> bool:
         return self.period is not None and not self.by_clock
 
