@@ -76,7 +76,7 @@ class Waiting:
     attempt: int  # of its next call, or of the one that did not ack it
     input: str
     why: str = FAILED
-    reason: str = ""
+    reason: str = ""  # why it failed; of one that is not acked, which process has it
     due: int = 0
     held: list[tuple[str, pa.Table]] = field(default_factory=list)  # emitted when it is acked
 
