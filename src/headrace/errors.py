@@ -179,6 +179,16 @@ def refusal(code: str, fact: str, hint: str) -> PlanError:
     return PlanError(code, fact, hint, site=call_site())
 
 
+def storable(text: str) -> str:
+    """A text as it can be stored: half a character, as of a file name that is no text, spelt."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def said_by(error: BaseException | str) -> str:
+    """Type and text of an error, as they can be stored."""
+    return storable(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The beginning of a hint for a name that is not known; empty if none is similar."""
     close = get_close_matches(str(name), list(known), 1)

@@ -111,6 +111,43 @@ def test_a_driver_that_dies_anywhere(
     assert len(found) == 3
 
 
+LEADER = """
+if values[0] == 0:
+    leader = id
+else:
+    emit(f"seen {values[0]}", anchors=[leader])
+    if values[0] == 8: ack(leader)
+    ack()
+"""
+
+
+@pytest.mark.parametrize("at", [11, 14, 16])
+def test_a_process_that_was_sent_an_epoch_which_was_given_up(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has just the tuple that waits, and has emitted for it what the epoch emits once more."""
+
+    def program() -> hr.Topology:
+        topology = hr.Topology("leader", timeout="1h")
+        topology.spout("numbers", hr.rows([{"v": v} for v in range(9)]))
+        topology.bolt("bolt", bolt).shuffle("numbers")
+        topology.bolt("out", "collect:").shuffle("bolt")
+        return topology
+
+    bolt = groups(LEADER)
+    with monkeypatch.context() as patch:
+        patch.setattr(multilang, "close_children", lambda owner: None)
+        assert dies(program(), tmp_path, 2 * at)
+    driver = Driver(program(), tmp_path, max_batch=2)
+    try:
+        driver.drain()
+        found = driver.output("out").column("s").to_pylist()
+    finally:
+        driver.close()
+    assert found
+    assert len(set(found)) == len(found)
+
+
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_bolt_that_flushes_at_ticks(crash: bool) -> None:
     if shutil.which("node") is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, visible
 from headrace.epoch.values import Epoch
-from headrace.errors import HeadraceError, Site, StepError, is_users
+from headrace.errors import HeadraceError, Site, StepError, is_users, said_by, storable
 from headrace.plan.nodes import LETTER_SCHEMA
 from headrace.sources import Source
 from headrace.state.manifest import Split
@@ -94,7 +94,7 @@ class DeadLetters:
     ) -> None:
         if self._on_error == "fail":
             raise _step_error(step, place, record, error)
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        text = said_by(error)
         trace = "" if isinstance(error, str) else user_trace(error)
         epoch = (self._epoch.number, self._epoch.clock)
         self._letters.append((*place, step, text, trace, record, *epoch, *again))
@@ -144,7 +144,7 @@ def errors_named_by_step(step: str, written: Site | None) -> Iterator[None]:
             raise
         raise StepError(
             "HR-STEP-001",
-            f"step {step!r} failed: {type(error).__name__}: {error}",
+            f"step {step!r} failed: {said_by(error)}",
             "Correct the function; the rows are read again when the job is started again.",
             site=_user_site(error) or written,
         ) from error
@@ -189,14 +189,13 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) -> StepError:
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     where = f"input {place[0]!r}, split {place[1]!r}, offset {place[2]}" if place[0] else "no input"
     if place[3] and not place[3].endswith(f" offset {place[2]}"):
         where += f", {place[3]}"
     shown = record[:500].decode(errors="replace")
     return StepError(
         "HR-STEP-001",
-        f"step {step!r} failed on a record: {text}; {where}; record {shown}",
+        f"step {step!r} failed on a record: {said_by(error)}; {where}; record {shown}",
         'Correct the step, or send bad records to the dead letters with on_error="dead".',
         site=None if isinstance(error, str) else _user_site(error),
     )
@@ -211,7 +210,8 @@ def user_trace(error: BaseException) -> str:
     """The traceback without our own frames."""
     frames = _foreign(error)
     last = traceback.format_exception_only(error)
-    return "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), *last])
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames), *last]
+    return storable("".join(lines))
 
 
 def _foreign(error: BaseException) -> list[traceback.FrameSummary]:

@@ -2,8 +2,7 @@
 
 A bolt has a fixed number of tasks, from 0. A grouping is a value that deals the rows of a chunk
 out to them, where the rows are, before they travel; all but one's own function go by columns. The
-same rows go to the same tasks after a crash, however they are cut into batches; except by
-`partial_key`, which goes by the load within a chunk.
+same rows go to the same tasks after a crash, however they are cut into batches.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class _Answers:
     """What came of the tuples of a block."""
 
     emitted: Emitted = field(default_factory=dict)
-    unacked: list[int] = field(default_factory=list)
+    unacked: dict[int, str] = field(default_factory=dict)  # by place, the mark of its process
     faults: list[Fault] = field(default_factory=list)
     error: Exception | None = None
 
@@ -188,7 +188,7 @@ class _Answers:
             at = first + place
             row, port = block.arrived(inputs, at), int(block.ports[at])
             self.faults.append(Fault(row, TupleFailedError(reason), port, at))
-        self.unacked += [first + place for place in sorted(found.unacked)]
+        self.unacked |= {first + place: found.mark for place in sorted(found.unacked)}
         for stream, parts in found.emitted.items():
             for rows, places in parts:
                 before, known = self.emitted.get(stream, (rows.slice(0, 0), []))
@@ -260,12 +260,14 @@ class ShellBoltOperator(BoltOperator):
 
     def _acks(self, block: TaskBlock, step: EpochStep) -> Iterator[Waiting | None]:
         """Tuples that the child has not acked: when their time is over they have failed."""
-        for place in block.unacked:
+        for place, mark in block.unacked.items():
             one = self._waits(block, place, step)
             if one.why == UNACKED and one.due <= step.clock:
                 yield self._waiting.timed_out(one, step)
             else:
-                yield one if one.why == UNACKED else self._waiting.unacked(one, step)
+                one = one if one.why == UNACKED else self._waiting.unacked(one, step)
+                one.reason = mark
+                yield one
 
     def _answers(
         self,
@@ -298,12 +300,14 @@ class ShellBoltOperator(BoltOperator):
             one = self._waits(block, first + place, step)
             return one.id, one.attempt
 
-        again = {p - first: one.why for p, one in sorted(block.again.items()) if first <= p < end}
+        again = {p - first: one for p, one in sorted(block.again.items()) if first <= p < end}
+        waited = {place: one.reason for place, one in again.items() if one.why == UNACKED}
         return TaskTuples(
             texts[first:end],
             identity,
-            waited=[place for place, why in again.items() if why == UNACKED],
-            failed=[place for place, why in again.items() if why == FAILED],
+            waited=list(waited),
+            marks=set(waited.values()),
+            failed=[place for place, one in again.items() if one.why == FAILED],
             tick=self._every if tick else 0,
         )
 

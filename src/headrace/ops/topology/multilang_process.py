@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -79,6 +80,7 @@ class Child:
     def __init__(self, who: str, command: Command, setup: Mapping[str, Any]) -> None:
         _show_log()
         self.who, self.command, self.ids = who, command, 0
+        self._name = uuid.uuid4().hex
         self.proven = False  # it has survived a tuple
         self.unsettled: Any = None  # tuples that it has had and not acked, between two batches
         self._received, self._searched = bytearray(), 0  # so far there is no end of a message
@@ -101,6 +103,11 @@ class Child:
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def mark(self) -> str:
+        """What it has been sent: of no other process, and of this one not after another batch."""
+        return f"{self._name}.{self.ids}"
 
     def error(self, text: str) -> ChildError:
         """It has failed in this way."""

@@ -53,6 +53,7 @@ class TaskTuples:
     texts: Sequence[str]
     identity_of: Callable[[int], Hashable]
     waited: Sequence[int] = ()  # not acked in an earlier epoch: the child may have them
+    marks: Collection[str] = ()  # of the child that had them when that epoch was committed
     failed: Sequence[int] = ()  # failed before
     tick: int = 0  # ms between ticks, if one is due after the tuples
 
@@ -66,6 +67,7 @@ class TaskAnswers:
 
     failed: dict[int, str] = field(default_factory=dict)
     unacked: set[int] = field(default_factory=set)
+    mark: str = ""  # of the child that has these
     emitted: dict[str, list[tuple[pa.Table, list[int]]]] = field(
         default_factory=lambda: defaultdict(list)
     )  # by stream: rows, and for which tuple each; -1: for the tick
@@ -100,17 +102,20 @@ class TaskRun:
             self._process(list(tuples.failed), tick=self._probe)
         if tuples.tick:
             self._process([], tick=tuples.tick)
+        child = present(self._task.key)
+        self._answers.mark = "" if child is None else child.mark
         return self._answers
 
     def _child_has(self, waited: Sequence[int]) -> bool:
-        """Whether the child has just those tuples that wait: the epoch before may have been
-        processed elsewhere, or given up. Ends one that has others."""
+        """Whether the child has just those tuples that wait, as it had when that was committed: it
+        may have been sent an epoch that was given up. Ends one that has others."""
         child = present(self._task.key)
         if child is None:
             return False
         left = child.unsettled
         sent = () if left is None else left.identities
-        if set(sent) == {self._tuples.identity(place) for place in waited}:
+        same = set(sent) == {self._tuples.identity(place) for place in waited}
+        if same and (not sent or set(self._tuples.marks) == {child.mark}):
             return bool(sent)
         self._end(child)
         return False

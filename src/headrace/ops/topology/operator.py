@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -111,10 +111,10 @@ class BoltSpec(ProcessSpec):
                 yield f"it read {name!r} by {before[0]} and reads it by {dealt[0]}"
                 continue
             fields = self.groupings[self.names.index(name)].fields
-            for field, *of in zip(fields, before[1], dealt[1], strict=False):  # none were stored
+            for column, *of in zip(fields, before[1], dealt[1], strict=False):  # none were stored
                 if of[0] != of[1]:
                     yield (
-                        f"the field {field!r} of {name} had {of[0]} and has {of[1]}, which are "
+                        f"the field {column!r} of {name} had {of[0]} and has {of[1]}, which are "
                         "dealt out in another way"
                     )
 
@@ -147,7 +147,7 @@ class TaskBlock:
     rows: RowsByKey
     again: Mapping[int, Waiting]
     call: Any = None
-    unacked: Sequence[int] = ()  # by a process elsewhere
+    unacked: Mapping[int, str] = field(default_factory=dict)  # by a process, which it names
 
 
 class BoltOperator(ProcessOperator):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME, plain_column, plain_type, visible
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.errors import said_by
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.process.migration import widens
 from headrace.schema import ddl_type
@@ -75,7 +76,7 @@ class Waiting:
     attempt: int  # of its next call, or of the one that did not ack it
     input: str
     why: str = FAILED
-    reason: str = ""
+    reason: str = ""  # why it failed; of one that is not acked, which process has it
     due: int = 0
     held: list[tuple[str, pa.Table]] = field(default_factory=list)  # emitted when it is acked
 
@@ -237,8 +238,8 @@ class WaitingTuples:
             step.faults.append(Fault(one.row, _last(error, attempt)))
             return None
         due = self._how.due(step.clock, attempt)
-        reason = f"{type(error).__name__}: {error}"
-        return Waiting(one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, reason, due)
+        why = said_by(error)
+        return Waiting(one.row, one.task, one.hash, one.id, attempt, one.input, FAILED, why, due)
 
     def timed_out(self, one: Waiting, step: EpochStep, *, at_end: bool = False) -> Waiting | None:
         """A tuple that was not acked in time has failed."""
