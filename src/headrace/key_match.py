@@ -95,12 +95,33 @@ class KeyMatch:
         """By column: in how many values the key still occurs, at any depth."""
         found = dict[str, int]()
         if self.single is None:
-            whole = int(self.rows(table).sum())
+            whole = int(self._rows_at_any_depth(table).sum())
             return {" and ".join(self.columns): whole} if whole else {}
         for name, column in zip(table.column_names, table.columns, strict=True):
             for path, leaf in _leaves(name, column.combine_chunks()):
                 if count := self._in_leaf(path, leaf):
                     found[path] = found.get(path, 0) + count
+        return found
+
+    def _rows_at_any_depth(self, table: pa.Table) -> Mask:
+        """The rows that have every column of the key, be it within a struct or a text of JSON."""
+        found = {name: np.zeros(table.num_rows, np.bool_) for name in self.columns}
+        for column, values in zip(table.column_names, table.columns, strict=True):
+            for path, leaf in _aligned(column, values.combine_chunks()):
+                field = path.rpartition(".")[2]
+                if field in found:
+                    found[field] |= _equal(leaf, self.columns[field])
+                if _is_text(leaf.type):
+                    for name in found:
+                        found[name] |= self._in_each_document(leaf, name)
+        return np.logical_and.reduce(list(found.values()))
+
+    def _in_each_document(self, leaf: pa.Array, name: str) -> Mask:
+        texts = leaf.cast(pa.large_binary())
+        likely = numbers(pc.match_substring(texts, json.dumps(name)).fill_null(False))
+        found = np.zeros(len(leaf), np.bool_)
+        for row in np.flatnonzero(likely):
+            found[row] = self._in_document(texts[row].as_py(), name)
         return found
 
     def _in_leaf(self, path: str, leaf: pa.Array) -> int:
@@ -134,12 +155,13 @@ class KeyMatch:
             return True
         if self._word is not None and self._word.search(text):
             return True
-        return bool(self._field.search(text)) or (self._spelled and self._in_document(text))
+        if self._field.search(text):
+            return True
+        return self._spelled and self._in_document(text, self.single[0])
 
-    def _in_document(self, text: bytes) -> bool:
-        assert self.single is not None
+    def _in_document(self, text: bytes, name: str) -> bool:
         try:
-            return self._names_it(json.loads(text), self.single[0])
+            return self._names_it(json.loads(text), name)
         except (ValueError, RecursionError):
             return False
 
@@ -277,6 +299,17 @@ def _is_text(kind: pa.DataType) -> bool:
             pa.types.is_large_binary, pa.types.is_fixed_size_binary,
         )
     )  # fmt: skip
+
+
+def _aligned(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Of the plain values of a column those of which each row has one."""
+    if pa.types.is_struct(array.type):
+        for field, inner in zip(array.type, array.flatten(), strict=True):
+            yield from _aligned(f"{path}.{field.name}", inner)
+    elif pa.types.is_dictionary(array.type):
+        yield from _aligned(path, array.dictionary_decode())
+    elif not pa.types.is_nested(array.type):
+        yield path, array
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -327,6 +327,30 @@ def test_where_the_records_of_other_keys_hold_it_in_another_spelling_it_is_said(
     assert ["topic 't'" in one.where for one in report.remaining] == [True]
 
 
+def test_a_key_of_several_columns_is_searched_for_within_structs_and_records(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t")
+    rows = [{"shop": n % 2, "ship": {"country": c}} for n in range(4) for c in ("FI", "DE")]
+    log.append("t", [json.dumps(row).encode() for row in rows])
+
+    def job() -> hr.Job:
+        job = hr.Job("nested")
+        read = job.read("log:t", log=str(tmp_path / "log"), name="t",
+                        schema="shop int, ship struct<country: string>")  # fmt: skip
+        read.write(f"files:{tmp_path}/out", name="out")
+        by = read.with_columns(country="ship.country").key_by("shop", "country")
+        by.agg(n=hr.count(), name="counted", unbounded=True).write("collect:", name="counts")
+        return job
+
+    run(tmp_path, lambda _: job())
+    report = hr.forget(tmp_path / "job", {"shop": 1, "country": "FI"})
+    assert [e.what.split("/")[0] for e in report.erased] == ["state of step counted", "output "]
+    assert [(r.where, r.count) for r in report.remaining] == [
+        (f"output '{tmp_path}/out', column shop and country", 2),
+        ("topic 't', column shop and country", 2),
+    ]
+
+
 def test_null_is_nobody(tmp_path):
     send(tmp_path, 0, 40, money=False)
     run(tmp_path, build_small)
