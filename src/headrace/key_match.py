@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class KeyMatch:
                 if _is_text(leaf.type):
                     for name in found:
                         found[name] |= self._in_each_document(leaf, name)
-        return np.logical_and.reduce(list(found.values()))
+        return reduce(np.logical_and, found.values())
 
     def _in_each_document(self, leaf: pa.Array, name: str) -> Mask:
         texts = leaf.cast(pa.large_binary())
