@@ -3,7 +3,8 @@
 Three questions, from the surest to the widest: which rows of a table are of the key (`rows`), which
 records, that are bytes, are (`records`); and where its value is at all, in whatever column or text
 (`mentions`), which is how a scan proves that it is gone. A text is compared as each column's type
-reads it. Nothing here knows of files.
+reads it; in JSON, where 2.5 may be "2.50" and a time has many spellings, as the types read it that
+columns of the name have elsewhere. Nothing here knows of files.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,10 @@ _SHORT = 4  # a number of fewer digits is part of too much to be searched for wi
 
 @dataclass(frozen=True)
 class KeyMatch:
-    """A key: the texts of its columns, by name."""
+    """A key: the texts of its columns, by name, and the types that columns of the name have."""
 
     columns: Mapping[str, str]
+    kinds: Mapping[str, Sequence[pa.DataType]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return " ".join(f"{name}={text}" for name, text in self.columns.items())
@@ -62,7 +65,24 @@ class KeyMatch:
             return None
         if not isinstance(document, dict) or not self.columns.keys() <= document.keys():
             return None
-        return all(_same(document[name], text) for name, text in self.columns.items())
+        return all(self._same(document[name], name) for name in self.columns)
+
+    def _same(self, value: Any, name: str) -> bool:
+        text, kinds = self.columns[name], self.kinds.get(name, ())
+        if _same(value, text):
+            return True
+        told = json.dumps(value) if isinstance(value, bool) else str(value)
+        if value is None or isinstance(value, dict | list) or not kinds:
+            return False
+        return all(_alike(told, text, kind) for kind in kinds)
+
+    def _names_it(self, document: Any, name: str) -> bool:
+        """Whether a JSON value has the field with the key's value, at any depth."""
+        if isinstance(document, dict):
+            if name in document and self._same(document[name], name):
+                return True
+            document = list(document.values())
+        return isinstance(document, list) and any(self._names_it(d, name) for d in document)
 
     # Where it is mentioned
 
@@ -75,12 +95,33 @@ class KeyMatch:
         """By column: in how many values the key still occurs, at any depth."""
         found = dict[str, int]()
         if self.single is None:
-            whole = int(self.rows(table).sum())
+            whole = int(self._rows_at_any_depth(table).sum())
             return {" and ".join(self.columns): whole} if whole else {}
         for name, column in zip(table.column_names, table.columns, strict=True):
             for path, leaf in _leaves(name, column.combine_chunks()):
                 if count := self._in_leaf(path, leaf):
                     found[path] = found.get(path, 0) + count
+        return found
+
+    def _rows_at_any_depth(self, table: pa.Table) -> Mask:
+        """The rows that have every column of the key, be it within a struct or a text of JSON."""
+        found = {name: np.zeros(table.num_rows, np.bool_) for name in self.columns}
+        for column, values in zip(table.column_names, table.columns, strict=True):
+            for path, leaf in _aligned(column, values.combine_chunks()):
+                field = path.rpartition(".")[2]
+                if field in found:
+                    found[field] |= _equal(leaf, self.columns[field])
+                if _is_text(leaf.type):
+                    for name in found:
+                        found[name] |= self._in_each_document(leaf, name)
+        return reduce(np.logical_and, found.values())
+
+    def _in_each_document(self, leaf: pa.Array, name: str) -> Mask:
+        texts = leaf.cast(pa.large_binary())
+        likely = numbers(pc.match_substring(texts, json.dumps(name)).fill_null(False))
+        found = np.zeros(len(leaf), np.bool_)
+        for row in np.flatnonzero(likely):
+            found[row] = self._in_document(texts[row].as_py(), name)
         return found
 
     def _in_leaf(self, path: str, leaf: pa.Array) -> int:
@@ -100,6 +141,8 @@ class KeyMatch:
         known = leaf.drop_null().cast(pa.large_binary())
         likely = pc.match_substring(known, name if self._word is None else text)
         likely = pc.or_(likely, pc.equal(known, pa.scalar(text.encode(), pa.large_binary())))
+        if self._spelled:
+            likely = pc.or_(likely, pc.match_substring(known, f'"{name}"'))
         if not text.isascii() or json.dumps(text)[1:-1] != text:  # it may be escaped, in JSON
             likely = pc.or_(likely, pc.match_substring(known, "\\"))
         return sum(self.in_text(value) for value in known.filter(likely).to_pylist())
@@ -112,7 +155,21 @@ class KeyMatch:
             return True
         if self._word is not None and self._word.search(text):
             return True
-        return bool(self._field.search(text))
+        if self._field.search(text):
+            return True
+        return self._spelled and self._in_document(text, self.single[0])
+
+    def _in_document(self, text: bytes, name: str) -> bool:
+        try:
+            return self._names_it(json.loads(text), name)
+        except (ValueError, RecursionError):
+            return False
+
+    @cached_property
+    def _spelled(self) -> bool:
+        """Whether its value may be spelled in several ways."""
+        assert self.single is not None
+        return any(not _is_text(kind) for kind in self.kinds.get(self.single[0], ()))
 
     def in_bytes(self, data: bytes) -> int:
         """How often a file that is not read otherwise has it, as a word."""
@@ -157,6 +214,8 @@ class KeyMatch:
 
 def value_as(text: str, kind: pa.DataType) -> pa.Scalar | None:
     """The value that a text is in a column of a type; None if it is none."""
+    if pa.types.is_dictionary(kind):
+        return value_as(text, kind.value_type)
     if _is_text(kind):
         data = text.encode()
         if text.startswith("0x") and not (
@@ -176,6 +235,9 @@ def value_as(text: str, kind: pa.DataType) -> pa.Scalar | None:
     return None if bad or not typed[0].is_valid else typed[0]
 
 
+_value_as = lru_cache(maxsize=1 << 16)(value_as)  # of records: many say the same
+
+
 def _equal(column: pa.Array | pa.ChunkedArray, text: str) -> Mask:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -189,6 +251,18 @@ def _equal(column: pa.Array | pa.ChunkedArray, text: str) -> Mask:
     else:
         same = pc.equal(column, value)
     return numbers(same.fill_null(False))
+
+
+def _alike(one: str, other: str, kind: pa.DataType) -> bool:
+    """Whether a type reads the same from both texts."""
+    if _is_text(kind):
+        return one == other
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # quickly
+        with suppress(InvalidOperation):
+            if Decimal(one) != Decimal(other):
+                return False
+    value = _value_as(one, kind)
+    return value is not None and value == _value_as(other, kind)
 
 
 def _same(value: Any, text: str) -> bool:
@@ -217,6 +291,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return any(
         of(kind)
         for of in (
@@ -224,6 +299,17 @@ def _is_text(kind: pa.DataType) -> bool:
             pa.types.is_large_binary, pa.types.is_fixed_size_binary,
         )
     )  # fmt: skip
+
+
+def _aligned(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Of the plain values of a column those of which each row has one."""
+    if pa.types.is_struct(array.type):
+        for field, inner in zip(array.type, array.flatten(), strict=True):
+            yield from _aligned(f"{path}.{field.name}", inner)
+    elif pa.types.is_dictionary(array.type):
+        yield from _aligned(path, array.dictionary_decode())
+    elif not pa.types.is_nested(array.type):
+        yield path, array
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
 import fcntl
+import json
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 import headrace as hr
 from headrace.errors import HeadraceError, StateError
 from headrace.files import close_lock, take_lock
+from headrace.log import lock
 from headrace.state import faults
 from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
@@ -273,6 +277,88 @@ def test_keys_of_all_types(tmp_path, type, values, key):
     assert len(hr.peek(job(), "counted", folder=str(tmp_path / "job"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("type", "values", "key"),
+    [
+        ("decimal(10,2)", ["12.50", "7.25"], "12.5"),
+        ("decimal(10,2)", [12.5, "7.25"], decimal.Decimal("12.50")),
+        ("timestamp", ["2026-03-01T12:00:00+02:00", "2026-03-02T10:00:00Z"], "2026-03-01 10:00:00"),
+        ("boolean", [True, False], "True"),
+        ("bigint", ["7", 8], "07"),
+    ],
+)
+def test_records_of_json_are_of_the_key_however_they_spell_it(tmp_path, type, values, key):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t")
+    log.append("t", [json.dumps({"k": value, "n": 0}).encode() for value in values])
+    log.append("t", [json.dumps({"k": value, "n": 1}).encode() for value in values])
+
+    def job(keyed: bool) -> hr.Job:
+        job = hr.Job("spelled")
+        read = job.read("log:t", log=str(tmp_path / "log"), schema=f"k {type}, n bigint", name="t")
+        read.select(x="1 / n").write("collect:", name="none has the type of the key")
+        read.map(lambda row: {}["x"], schema="x int", name="fails").write("collect:", name="o")
+        if keyed:
+            read.key_by("k").agg(n=hr.count(), name="counted", unbounded=True).write("collect:")
+        return job
+
+    run(tmp_path, lambda _: job(True))
+    assert hr.forget(tmp_path / "job", {"k": key}).gone
+    left = [json.loads(v)["k"] for _, t in log.read("t", 0, 0) for v in t["value"].to_pylist()]
+    assert left == [values[1]] * 2
+    dead = hr.read_output(str(tmp_path / "job" / "dead")).to_pylist()
+    assert {letter["offset"] % 2 for letter in dead} == {1}
+
+
+def test_where_the_records_of_other_keys_hold_it_in_another_spelling_it_is_said(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t")
+    inner = {"k": "2026-03-01T12:00:00+02:00"}
+    log.append("t", [json.dumps({"k": "2026-03-02T10:00:00Z", "inner": inner}).encode()])
+
+    def job() -> hr.Job:
+        job = hr.Job("spelled")
+        read = job.read("log:t", log=str(tmp_path / "log"), schema="k timestamp", name="t")
+        read.key_by("k").agg(n=hr.count(), name="counted", unbounded=True).write("collect:")
+        return job
+
+    run(tmp_path, lambda _: job())
+    report = hr.forget(tmp_path / "job", {"k": "2026-03-01 10:00:00"})
+    assert ["topic 't'" in one.where for one in report.remaining] == [True]
+
+
+def test_a_key_of_several_columns_is_searched_for_within_structs_and_records(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t")
+    rows = [{"shop": n % 2, "ship": {"country": c}} for n in range(4) for c in ("FI", "DE")]
+    log.append("t", [json.dumps(row).encode() for row in rows])
+
+    def job() -> hr.Job:
+        job = hr.Job("nested")
+        read = job.read("log:t", log=str(tmp_path / "log"), name="t",
+                        schema="shop int, ship struct<country: string>")  # fmt: skip
+        read.write(f"files:{tmp_path}/out", name="out")
+        by = read.with_columns(country="ship.country").key_by("shop", "country")
+        by.agg(n=hr.count(), name="counted", unbounded=True).write("collect:", name="counts")
+        return job
+
+    run(tmp_path, lambda _: job())
+    report = hr.forget(tmp_path / "job", {"shop": 1, "country": "FI"})
+    assert [e.what.split("/")[0] for e in report.erased] == ["state of step counted", "output "]
+    assert [(r.where, r.count) for r in report.remaining] == [
+        (f"output '{tmp_path}/out', column shop and country", 2),
+        ("topic 't', column shop and country", 2),
+    ]
+
+
+def test_null_is_nobody(tmp_path):
+    send(tmp_path, 0, 40, money=False)
+    run(tmp_path, build_small)
+    with pytest.raises(StateError) as refused:
+        hr.forget(tmp_path / "job", {"person": None})
+    assert refused.value.code == "HR-FORGET-005"
+
+
 def test_keys_of_several_columns_and_without_a_column(tmp_path):
     log = hr.EmbeddedLog(str(tmp_path / "log"))
     log.create("t", schema="area string, day bigint")
@@ -384,3 +470,36 @@ def test_nobody_takes_the_folder_meanwhile(tmp_path):
     with faults.hooked(hook):
         hr.forget(tmp_path / "job", {"person": GONE})
     assert len(free) > 4 and not any(free.values())
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro", "text"])
+@pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
+def test_the_scan_reads_outputs_of_every_format(tmp_path, format, compression):
+    """What another person's row says of the key stays, and the scan says so."""
+    if compression and format in ("parquet", "avro"):
+        return
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t", schema="person string, note string")
+    log.append("t", [{"person": "anna-1", "note": f"a gift for {GONE}"}])
+    job = hr.Job("noted")
+    read = job.read("log:t", log=str(tmp_path / "log"), name="t")
+    options = {"compression": compression} if compression else {}
+    rows = read.select("note") if format == "text" else read
+    rows.write(f"files:{tmp_path}/out", format=format, name="out", **options)
+    run(tmp_path, lambda _: job)
+
+    report = hr.forget(tmp_path / "job", {"person": GONE})
+    assert not report.gone
+    assert any(str(tmp_path / "out") in one.where for one in report.remaining)
+
+
+def test_the_key_is_not_written_anywhere_by_the_command_that_forgets_it(tmp_path, monkeypatch):
+    send(tmp_path, 0, 40, money=False)
+    run(tmp_path, build_small)
+    command = ["headrace", "forget", "job", "--key", f"person={GONE}"]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(sys, "orig_argv", ["python", *command])
+    lock._me.cache_clear()
+    assert hr.forget(tmp_path / "job", {"person": GONE}).gone
+    lock._me.cache_clear()
+    assert occurrences(tmp_path, GONE) == []

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, SystemClock
+from headrace.ddl import read_type
 from headrace.driver.commit import Committer
 from headrace.driver.forget_places import (
     Hits,
@@ -40,7 +41,7 @@ from headrace.driver.forget_report import ErasedPlace, ForgetReport
 from headrace.driver.forget_scan import scan
 from headrace.driver.forget_state import StateErasure, key_columns, look_at_state, renamed_state
 from headrace.epoch.bundle import DEAD, Bundle
-from headrace.errors import StateError, did_you_mean
+from headrace.errors import PlanError, StateError, did_you_mean
 from headrace.guarantees import AT_MOST_ONCE
 from headrace.key_match import KeyMatch
 from headrace.plan.program import Program
@@ -142,7 +143,9 @@ class _Forgetting:
         manifests = [log.read(epoch) for epoch in log.epochs()]
         both = [*reversed(manifests), *(one.manifest for one in savepoints)]
         outputs = file_outputs(log.folder, both)
-        match = KeyMatch(_columns(key, both, outputs, topics_of(both)))
+        topics = topics_of(both)
+        columns = _columns(key, both, topics)
+        match = KeyMatch(columns, {name: _kinds(name, both, topics) for name in columns})
         return _Forgetting(
             log,
             name,
@@ -150,7 +153,7 @@ class _Forgetting:
             manifests,
             savepoints,
             outputs,
-            topics_of(both),
+            topics,
             received_topics(log.folder),
         )
 
@@ -324,7 +327,6 @@ def _last_with_rows(manifest: Manifest, plan: ErasurePlan, last: int) -> int:
 def _columns(
     key: str | Mapping[str, Any],
     manifests: Sequence[Manifest],
-    outputs: Mapping[str, FilesSink],
     topics: Sequence[TopicPlace],
 ) -> dict[str, str]:
     keys = {
@@ -343,15 +345,34 @@ def _columns(
                 'Name it: --key COLUMN=VALUE on the command line, {"column": value} in Python.',
             )
         return {next(iter(keys)): key}
-    known = set(keys)
+    known = keys | {name for schema in _schemas(manifests, topics) for name in schema.names}
+    return {_known(name, known, keys): _text(name, value) for name, value in key.items()}
+
+
+def _schemas(manifests: Sequence[Manifest], topics: Sequence[TopicPlace]) -> Iterator[pa.Schema]:
+    """The columns of outputs and topics, as far as they are known."""
     for manifest in manifests:
         for facts in manifest.writes.values():
             with suppress(KeyError, ValueError):
-                known |= set(unpacked(str(facts.about["schema"])).names)
+                yield unpacked(str(facts.about["schema"]))
     for place in topics:
         schema = place.open().describe(place.topic).schema
-        known |= set(() if schema is None else schema.names)
-    return {_known(name, known, keys): _text(value) for name, value in key.items()}
+        if schema is not None:
+            yield schema
+
+
+def _kinds(
+    name: str, manifests: Sequence[Manifest], topics: Sequence[TopicPlace]
+) -> list[pa.DataType]:
+    """The types of the columns of a name: of steps' keys, outputs and topics."""
+    found = {s.field(name).type for s in _schemas(manifests, topics) if s.names.count(name) == 1}
+    for manifest in manifests:
+        for facts in manifest.ops.values():
+            for column in (facts.shape or {}).get("key") or ():
+                if isinstance(column, list) and column[0] == name:
+                    with suppress(PlanError):
+                        found.add(read_type(str(column[1])))
+    return sorted(found, key=str)
 
 
 def _known(name: str, known: set[str], keys: set[str]) -> str:
@@ -366,7 +387,14 @@ def _known(name: str, known: set[str], keys: set[str]) -> str:
     return name
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        raise StateError(
+            "HR-FORGET-005",
+            f"the key column {name!r} has no value: null is nobody's, and a text would be 'None'",
+            "Say whose rows are to be forgotten. Rows without the column leave by a program of "
+            f'yours (where "{name} is not null").',
+        )
     if isinstance(value, bool):
         return json.dumps(value)
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)

@@ -23,7 +23,7 @@ from headrace.driver.forget_report import ForgetReport, RemainingPlace
 from headrace.driver.forget_state import StoredTable, blocks, keyed_by, runs_by_file
 from headrace.errors import HeadraceError
 from headrace.key_match import KeyMatch
-from headrace.sinks.avro_files import avro_batches
+from headrace.sinks.avro_files import all_columns
 from headrace.sinks.commits import FOLDER as COMMITS
 from headrace.sinks.files import FilesSink
 from headrace.state import sealed
@@ -165,12 +165,12 @@ def _scan_file(work: Scan, path: Path, where: str, why: str) -> None:
 
 
 def _tables(path: Path) -> Iterator[pa.Table]:
-    suffix, none = path.suffix, pa.schema([])
+    suffix = path.suffix
     if suffix == ".parquet":
         with pq.ParquetFile(path) as file:
             yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
     elif suffix == ".avro":
-        yield from avro_batches(path, none)
+        yield from all_columns(path)
     elif suffix == ".arrow":
         with pa.OSFile(str(path)) as source:
             yield pa.ipc.open_file(source).read_all()

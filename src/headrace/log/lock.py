@@ -28,9 +28,10 @@ _TRYING = 0.01  # seconds of polling; then it queues, so that faster threads can
 
 @cache
 def _me() -> bytes:
-    command = " ".join(sys.orig_argv)[:120]
+    """Without arguments: what was passed may be a password, or a key that is being forgotten."""
+    program = " ".join(os.path.basename(p) for p in (sys.executable, sys.argv[0]) if p)[:120]
     return (
-        f"process {os.getpid()} on {socket.gethostname()} ({command})".encode().ljust(255) + b"\n"
+        f"process {os.getpid()} on {socket.gethostname()} ({program})".encode().ljust(255) + b"\n"
     )
 
 
