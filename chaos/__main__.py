@@ -1,0 +1,114 @@
+"""`python -m chaos`: five kinds of program under drawn faults of every kind, judged from outside.
+
+Without arguments: all programs, without Spark's JVM and then on Spark. Each prints a line: seed,
+faults by kind, records, violations, worst recovery; `--program`, `--seed`, `--faults` play one
+again, with the same rows and faults, though not to the microsecond. Exits with 1 if anything was
+wrong. Whole runs are written to docs/evidence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.kinds import drawn
+from chaos.programs import PROGRAMS
+from chaos.world import Broken, World, small_disk
+
+FAULTS, ON_SPARK = 180, 30  # for each program
+RETOLD = 20  # violations
+
+
+@dataclass
+class Found:
+    faults: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    malformed: int = 0
+    looks: int = 0
+    violations: list[str] = field(default_factory=list)
+    recoveries: list[float] = field(default_factory=list)
+
+    def __iadd__(self, other: Found) -> Found:
+        self.faults += other.faults
+        self.records += other.records
+        self.malformed += other.malformed
+        self.looks += other.looks
+        self.violations += other.violations
+        self.recoveries += other.recoveries
+        return self
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.faults.items()))
+        return (
+            f"{self.faults.total():,} faults ({kinds}), {self.records:,} records, "
+            f"{self.malformed} malformed, {self.looks:,} looks, {len(self.violations)} violations, "
+            f"worst recovery {max(self.recoveries, default=0):.1f} s"
+        )
+
+
+def played(program: str, seed: int, faults: int, *, spark: bool = False) -> Found:
+    """One program, and so many faults."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as name:
+        place = Path(name)
+        with small_disk(place / "work") as disk:
+            world = World(program, seed, place, spark=spark, disk=disk)
+            try:
+                while world.total < faults:
+                    drawn(world)(world)
+                    if world.verifier.violations:
+                        break  # the first says most
+                else:
+                    world.finish()
+            except Broken:
+                pass
+            finally:
+                world.close()
+    verifier = world.verifier
+    malformed = len(world.feed.sent.malformed)
+    return Found(
+        world.faults, verifier.records, malformed, verifier.looks, verifier.violations,
+        world.recoveries,
+    )  # fmt: skip
+
+
+def main(words: list[str] | None = None) -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--program", choices=[*PROGRAMS], action="append")
+    options.add_argument("--faults", type=int, help=f"for each; {FAULTS}, on Spark {ON_SPARK}")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--where", choices=["local", "spark", "both"], default="both")
+    asked = options.parse_args(words)
+    wrong = 0
+    for spark in {"local": [False], "spark": [True], "both": [False, True]}[asked.where]:
+        where, total = "on Spark" if spark else "without the JVM", Found()
+        for program in asked.program or PROGRAMS:
+            faults = asked.faults or (ON_SPARK if spark else FAULTS)
+            found = played(program, asked.seed, faults, spark=spark)
+            print(f"chaos {where}: seed {asked.seed}, {program}: {found}", flush=True)
+            for violation in found.violations[:RETOLD]:
+                print(f"  {violation}", flush=True)
+            total += found
+        print(f"chaos {where}, all: {total}", flush=True)
+        if asked.program is None and asked.faults is None:
+            _record(spark, total)
+        wrong += len(total.violations)
+    return 1 if wrong else 0
+
+
+def _record(spark: bool, total: Found) -> None:
+    from tools.evidence import record
+
+    kinds = ", ".join(sorted(total.faults))
+    where = "on Spark" if spark else "in process, without the JVM"
+    record(
+        "chaos-spark" if spark else "chaos-local", f"five programs, {where}: {kinds}", "make chaos",
+        faults=total.faults.total(), records=total.records, violations=len(total.violations),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
