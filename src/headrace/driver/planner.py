@@ -36,6 +36,7 @@ from headrace.state.resends import Resends
 from headrace.state.savepoints import Pins, held_offsets
 
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
+_LEAP = 1_000  # ms by which the machine's clock may get ahead of what has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Planner:
         self._holds = {n.name: hold_of(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
-        self._first: int | None = None  # the clock when the run first looked
+        self._first: int | None = None  # the clock when the run first looked, or leapt
+        self._looked: tuple[int, int] | None = None  # the clock at the last look, and a steady one
         self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
@@ -110,6 +112,7 @@ class Planner:
                 source.gather()
         before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
+        self._notice_leap(now)
         self._learn(now)
         after = self._move(before.splits, before.free_split_id(), now)
         resent = self._resends.next(before)
@@ -130,6 +133,15 @@ class Planner:
         if self._planned_at is not None:
             self._admission.lasted(now - self._planned_at)
             self._planned_at = None
+
+    def _notice_leap(self, now: int) -> None:
+        """Where the machine's clock was set ahead, or the machine slept, no split was silent."""
+        steady = self._clock.steady()
+        if self._looked is not None:
+            clock, before = self._looked
+            if (now - clock) - (steady - before) > _LEAP:
+                self._first = now
+        self._looked = now, steady
 
     def _move(self, before: Sequence[Split], next_id: int, now: int) -> list[Split]:
         """Every split as it will be after the next epoch, but for its watermark."""
@@ -163,7 +175,7 @@ class Planner:
         return sorted(s for s in source.splits() if not pinned or not known or s in known)
 
     def _awake(self, split: Split, now: int) -> Split:
-        """The time between two runs is no silence of a split."""
+        """The time between two runs is no silence of a split; nor is a leap of the clock."""
         self._first = now if self._first is None else self._first
         return replace(split, seen=max(split.seen, self._first))
 
