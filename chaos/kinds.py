@@ -1,7 +1,7 @@
 """The kinds of fault: each finds the job running or starts it, harms it, and sees what it does.
 
-What a fault leaves may be a life, or none: the next one goes on from there. Which kind comes next is
-drawn by `drawn`, among those that can be done here.
+What a fault leaves may be a life, or none: the next one goes on from there. Which kind comes
+next is drawn by `drawn`, among those that can be done here.
 """
 
 from __future__ import annotations
@@ -90,15 +90,18 @@ def _dies(world: World, life: Life) -> bool:
     return life.code is not None and not (world.place / KILL).exists()
 
 
-def _at_rest(world: World, life: Life) -> bool:
-    """Wait until it is dead, or has had nothing to do for a while; whether it is dead."""
+def _at_rest(world: World, life: Life, upto: int = 1 << 62) -> bool:
+    """Wait until it is dead, has come to an epoch, or has had nothing to do for a while; whether it
+    is dead."""
     epoch, since = world.epoch(), time.monotonic()
+    patience = REST * (5 if world.spark else 1)
 
     def over() -> bool:
         nonlocal epoch, since
         if world.epoch() != epoch:
             epoch, since = world.epoch(), time.monotonic()
-        return life.code is not None or time.monotonic() - since > REST * (5 if world.spark else 1)
+        rests = world.epoch() > life.epoch and time.monotonic() - since > patience
+        return life.code is not None or rests or world.epoch() >= upto
 
     world.until(over)
     return life.code is not None
@@ -136,7 +139,7 @@ def zombie(world: World) -> None:
     epoch = world.epoch()
     new = world.start()
     world.feed.send(world.draw.randrange(60, 120))
-    world.until(lambda: world.epoch() >= epoch + 2 or new.code is not None)
+    _at_rest(world, new, epoch + world.draw.choice([1, 2, 20]))
     old.kill("all", signal.SIGCONT)
     if new.code is not None:
         world.refused(new, "a takeover")  # the old one holds a lock
@@ -199,7 +202,9 @@ def damage(world: World) -> None:
     life = world.start()
     world.until(lambda: world.epoch() >= life.epoch + 3 or life.code is not None)
     if life.code is not None:
-        named = path.name if harmed is not None else path.parent.name  # the place of one that is gone
+        named = (
+            path.name if harmed is not None else path.parent.name
+        )  # the place of one that is gone
         world.refused(life, f"{path.relative_to(world.work)} damaged", named)
     life.end()
     if (path.read_bytes() if path.exists() else None) == harmed:

@@ -59,7 +59,7 @@ class Files(Reader):
 
     def __init__(self, place: Path, columns: str) -> None:
         super().__init__(place, columns)
-        self._files = dict[str, Rows]()
+        self._files, self._records = dict[str, Rows](), dict[str, list[str]]()
 
     def rows(self) -> Rows:
         return again(self._look)
@@ -83,13 +83,9 @@ class Files(Reader):
         records = [_record_name(n) for n in names if n.split(".")[0].isdecimal()]
         newest = max((at for *at, _ in records if at[1] >= 0), default=None)
         chosen = sorted(r for r in records if newest is None or list(r[:2]) >= newest)
-        seen = dict[str, None]()
-        for _, _, name in chosen:
-            body = json.loads((folder / name).read_text().split("\n", 1)[1])
-            for part in body["parts"]:
-                sub = part.get("folder") or ""
-                seen[f"{sub}/{part['file']}" if sub else part["file"]] = None
-        yield from seen
+        known = self._records
+        self._records = {n: known.get(n) or _named_by(folder / n) for *_, n in chosen}
+        yield from dict.fromkeys(file for files in self._records.values() for file in files)
 
     def _read(self, name: str) -> Rows:
         path = self.place / name
@@ -103,6 +99,13 @@ class Files(Reader):
         else:
             table = pa.Table.from_pylist([json.loads(t) for t in path.read_text().splitlines()])
         return self._of(table)
+
+
+def _named_by(record: Path) -> list[str]:
+    """The files that a record names: two lines, of which the second is its JSON."""
+    body = json.loads(record.read_text().split("\n", 1)[1])
+    folders = [(part.get("folder") or "", part["file"]) for part in body["parts"]]
+    return [f"{folder}/{file}" if folder else file for folder, file in folders]
 
 
 def _record_name(name: str) -> tuple[int, int, str]:

@@ -15,7 +15,8 @@ from typing import Any
 import headrace as hr
 
 SCHEMA = "id bigint, k string, v bigint, at bigint"
-TIMES: dict[str, Any] = {"time": "at", "delay": "1s"}
+# `idle`: longer than rows fail to come here, shorter than the clock jumps.
+TIMES: dict[str, Any] = {"time": "at", "delay": "1s", "idle": "10m"}
 GAP = 1_500  # milliseconds without a row of its key: a silence
 
 

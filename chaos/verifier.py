@@ -1,4 +1,4 @@
-"""The outside verifier: what outputs show while a job is killed, and what they must show in the end.
+"""The outside verifier: what outputs show while a job is killed, and must show in the end.
 
 It knows the records that were sent and a few lines of plain Python for each program; it imports
 nothing of Headrace. At every look a row must have its twin (else half an epoch is visible), must
@@ -74,10 +74,12 @@ class Verifier:
         if self.program == "windows":
             self._windows(found["windows"], found["late"])
         else:
-            wanted = Rows((part, *row) for row in MODELS[self.program](self._sent) for part in (0, 1))
+            wanted = Rows(
+                (part, *row) for row in MODELS[self.program](self._sent) for part in (0, 1)
+            )
             outputs = {"latest": _latest}.get(self.program, _same)(self._sent, wanted, found)
-            for name, rows in outputs.items():
-                self._compare(name, found[name], rows)
+            for name, due in outputs.items():
+                self._compare(name, found[name], due)
         letters = Rows((m,) for m in self._sent.malformed)
         self._compare("dead letters", dead(self._work), letters)
 

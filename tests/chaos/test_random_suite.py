@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import kinds, outputs, verifier
 from chaos.feed import Feed
 from chaos.programs import PROGRAMS, build
 from chaos.verifier import Verifier
 from chaos.world import World, small_disk
 
+from chaos import kinds, outputs, verifier
 from headrace.testing import Driver, drive
 
 
