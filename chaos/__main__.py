@@ -19,8 +19,8 @@ from chaos.kinds import drawn
 from chaos.programs import PROGRAMS
 from chaos.world import Broken, World, small_disk
 
-FAULTS, ON_SPARK = 180, 30  # for each program
-RETOLD = 20  # violations
+FAULTS, ON_SPARK = 200, 30  # for each program
+PROGRESS, RETOLD = 25, 20  # faults between two lines; violations that are printed
 
 
 @dataclass
@@ -60,7 +60,10 @@ def played(program: str, seed: int, faults: int, *, spark: bool = False) -> Foun
             world = World(program, seed, place, spark=spark, disk=disk)
             try:
                 while world.total < faults:
+                    before = world.total // PROGRESS
                     drawn(world)(world)
+                    if world.total // PROGRESS > before:
+                        print(f"  {program}: {world.total} of {faults}", flush=True)
                     if world.verifier.violations:
                         break  # the first says most
                 else:
