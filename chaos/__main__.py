@@ -9,6 +9,7 @@ wrong. What runs of full length found is written to docs/evidence.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -87,6 +88,7 @@ def main(words: list[str] | None = None) -> int:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--where", choices=["local", "spark", "both"], default="both")
     asked = options.parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with what was mounted and started
     wrong = 0
     for spark in {"local": [False], "spark": [True], "both": [False, True]}[asked.where]:
         where, total = "on Spark" if spark else "without the JVM", Found()

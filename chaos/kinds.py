@@ -223,6 +223,9 @@ def _files(world: World) -> Iterator[tuple[str, Path]]:
                 yield "/".join(p for p in parts[:-1] if "=" not in p), path
 
 
+_HARM = ("damaged", "removed")
+
+
 def _harmed(world: World, whole: bytes) -> bytes | None:
     at = world.draw.randrange(len(whole)) if whole else 0
     flipped = whole[:at] + bytes([whole[at] ^ 1 << world.draw.randrange(8)]) + whole[at + 1 :] if (

@@ -89,6 +89,8 @@ class Files(Reader):
 
     def _read(self, name: str) -> Rows:
         path = self.place / name
+        if not path.exists():  # a merged file that is not in view yet
+            path = next((self.place / "_staging").rglob(path.name), path)
         if path.suffix == ".parquet":
             table = pq.ParquetFile(path).read()
             for folder in Path(name).parts[:-1]:
