@@ -34,14 +34,39 @@ class Reader:
 
     def __init__(self, place: Path, columns: str) -> None:
         self.place, self.columns = place, columns.split()
+        self._seen: Rows = Rows()
+        self._as_of: Any = None
 
     def rows(self) -> Rows:
-        """What can be seen now; nothing while the output is not there yet."""
+        """What can be seen now; nothing while the output is not there yet. The same object as
+        before if nothing has been written."""
+        before = self._version()
+        if before is None or before != self._as_of:
+            self._seen, self._as_of = again(self._look), before
+        return self._seen
+
+    def forget(self) -> None:
+        """Look anew, whether something seems to have been written or not."""
+        self._as_of = None
+
+    def _version(self) -> Any:
+        """What changes with what can be seen; None while it is not there."""
+        raise NotImplementedError
+
+    def _look(self) -> Rows:
         raise NotImplementedError
 
     def _of(self, table: pa.Table) -> Rows:
         columns = [table[name].to_pylist() for name in self.columns]
         return Counter(zip(*columns, strict=True))
+
+
+def _changed(path: Path) -> Any:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def again(look: Callable[[], Rows]) -> Rows:
@@ -61,8 +86,8 @@ class Files(Reader):
         super().__init__(place, columns)
         self._files, self._records = dict[str, Rows](), dict[str, list[str]]()
 
-    def rows(self) -> Rows:
-        return again(self._look)
+    def _version(self) -> Any:
+        return _changed(self.place / "_commits")
 
     def _look(self) -> Rows:
         named = list(self._named())
@@ -124,7 +149,11 @@ class Table(Reader):
         super().__init__(place, columns)
         self._name = name
 
-    def rows(self) -> Rows:
+    def _version(self) -> Any:
+        journal = self.place.with_name(f"{self.place.name}-journal")
+        return None if journal.exists() else _changed(self.place)
+
+    def _look(self) -> Rows:
         if not self.place.exists():
             return Rows()
         with closing(sqlite3.connect(str(self.place), timeout=60)) as db:
@@ -142,9 +171,11 @@ class Delta(Reader):
         super().__init__(place, columns)
         self.grows = grows
         self._table: Any = None
-        self._version, self._rows = -1, Rows()
 
-    def rows(self) -> Rows:
+    def _version(self) -> Any:
+        return _changed(self.place / "_delta_log")
+
+    def _look(self) -> Rows:
         from deltalake import DeltaTable
 
         if self._table is None:
@@ -152,10 +183,7 @@ class Delta(Reader):
                 return Rows()
             self._table = DeltaTable(str(self.place))
         self._table.update_incremental()
-        if self._table.version() != self._version:
-            self._rows = self._of(self._table.to_pyarrow_table(columns=self.columns))
-            self._version = self._table.version()
-        return self._rows
+        return self._of(self._table.to_pyarrow_table(columns=self.columns))
 
 
 _HEAD = struct.Struct("<4sIIIQ16sI4xqqqqqqqq")  # magic, checksum, partitions, topic, version, ...
@@ -170,7 +198,11 @@ class Topic(Reader):
         super().__init__(place, columns)
         self._blocks = dict[tuple[int, int], Rows]()  # by segment and position: they never change
 
-    def rows(self) -> Rows:
+    def _version(self) -> Any:
+        head = self.place / "head"
+        return (head.read_bytes(), len(list(self.place.iterdir()))) if head.exists() else None
+
+    def _look(self) -> Rows:
         settings = self.place / "topic.json"
         if not settings.exists():
             return Rows()

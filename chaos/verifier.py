@@ -43,7 +43,7 @@ def _order(row: Record) -> tuple[int, int, int]:
 class Verifier:
     def __init__(self, program: str, work: Path, sent: Sent) -> None:
         self.program, self.violations, self.looks, self.records = program, list[str](), 0, 0
-        self._work, self._sent = work, sent
+        self._work, self.sent = work, sent
         self._readers: dict[str, Reader] = readers(program, work)
         self._seen = {name: Rows() for name in self._readers}
 
@@ -52,7 +52,7 @@ class Verifier:
         self.looks += 1
         for name, reader in self._readers.items():
             found, seen = reader.rows(), self._seen[name]
-            if found != seen:
+            if found is not seen and found != seen:
                 self._judge(name, reader, found, seen)
                 self._seen[name] = found
 
@@ -69,18 +69,20 @@ class Verifier:
 
     def end(self) -> None:
         """After the last run, to the end of the inputs."""
+        for reader in self._readers.values():
+            reader.forget()
         self.look()
         found = {name: reader.rows() for name, reader in self._readers.items()}
         if self.program == "windows":
             self._windows(found["windows"], found["late"])
         else:
             wanted = Rows(
-                (part, *row) for row in MODELS[self.program](self._sent) for part in (0, 1)
+                (part, *row) for row in MODELS[self.program](self.sent) for part in (0, 1)
             )
-            outputs = {"latest": _latest}.get(self.program, _same)(self._sent, wanted, found)
+            outputs = {"latest": _latest}.get(self.program, _same)(self.sent, wanted, found)
             for name, due in outputs.items():
                 self._compare(name, found[name], due)
-        letters = Rows((m,) for m in self._sent.malformed)
+        letters = Rows((m,) for m in self.sent.malformed)
         self._compare("dead letters", dead(self._work), letters)
 
     def _compare(self, name: str, found: Rows, wanted: Rows) -> None:
@@ -92,9 +94,9 @@ class Verifier:
 
     def _windows(self, shown: Rows, late: Rows) -> None:
         """Every row is in its window or is late, and only those that were sent late are late."""
-        of_id = {row["id"]: row for row in self._sent.rows}
+        of_id = {row["id"]: row for row in self.sent.rows}
         wanted = Counter[Row]()
-        for row in self._sent.rows:
+        for row in self.sent.rows:
             for part in (0, 1):
                 key = (part, row["k"], row["at"] // SIZE * SIZE)
                 wanted[*key, "n"] += 1
@@ -111,7 +113,7 @@ class Verifier:
             found[part, row["k"], row["at"] // SIZE * SIZE, "total"] += row["v"]
         if early := Rows({r: n for r, n in late.items() if not of_id[r[1]]["late"]}):
             self._wrong("late", "not late", early)
-        self.records += 2 * len(self._sent.rows)
+        self.records += 2 * len(self.sent.rows)
         if wanted != found:
             off = Counter({k: abs(wanted[k] - found[k]) for k in wanted | found})
             self._wrong("windows", "lost or too many", +off)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from chaos.feed import Feed
 from chaos.programs import PROGRAMS, build
-from chaos.verifier import Verifier
+from chaos.verifier import Sent, Verifier
 from chaos.world import World, small_disk
 
 from chaos import kinds, outputs, verifier
@@ -43,24 +43,37 @@ def _finished(place: Path, program: str = "joined") -> Verifier:
 
 
 PLANTED = {
-    "lost, after it was seen": (
-        "DELETE FROM pairs WHERE id = 3", ["seen, and no longer there", "lost"],
-    ),
-    "lost": ("DELETE FROM pairs WHERE id = 299", ["lost"]),
+    "lost": ("DELETE FROM pairs WHERE id = 3", ["seen, and no longer there", "lost"]),
     "there twice": (
         "INSERT INTO pairs SELECT * FROM pairs WHERE id = 299", ["more than once", "too many"],
     ),
-    "half an epoch": ("DELETE FROM pairs WHERE id = 299 AND part = 1", ["half an epoch", "lost"]),
-    "another value": ("UPDATE pairs SET v = v + 1 WHERE id = 299", ["lost", "too many"]),
+    "half an epoch": (
+        "DELETE FROM pairs WHERE id = 299 AND part = 1", ["half an epoch", "no longer", "lost"],
+    ),
+    "another value": (
+        "UPDATE pairs SET v = v + 1 WHERE id = 299", ["no longer", "lost", "too many"],
+    ),
     "invented": ("INSERT INTO pairs VALUES (0, 9999, 1, 1), (1, 9999, 1, 1)", ["too many"]),
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent, bytes]:
+    """A job that is done: its place, what was sent, and its table before any harm."""
+    place = tmp_path_factory.mktemp("joined")
+    found = _finished(place)
+    return place, found.sent, (place / "work" / "out" / "pairs.db").read_bytes()
+
+
 @pytest.mark.parametrize("harm", PLANTED)
-def test_the_verifier_finds_what_is(tmp_path: Path, harm: str) -> None:
+def test_the_verifier_finds_what_is(joined: tuple[Path, Sent, bytes], harm: str) -> None:
+    place, sent, whole = joined
+    file = place / "work" / "out" / "pairs.db"
+    file.write_bytes(whole)
+    found = Verifier("joined", place / "work", sent)
+    found.look()
     statement, wanted = PLANTED[harm]
-    found = _finished(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "work" / "out" / "pairs.db")) as db, db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute(statement)
     found.end()
     assert len(found.violations) == len(wanted)
