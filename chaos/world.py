@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.engine.killing import environment
+
 from chaos.feed import Feed
 from chaos.player import KILL, PASSED, Orders, play
 from chaos.verifier import Verifier
@@ -56,12 +58,11 @@ class Life:
         self.pid: int = self._process.pid
 
     def _on_spark(self, world: World, orders: Orders) -> Any:
-        environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
         command = [sys.executable, "-m", "chaos.player", str(world.place), world.program]
         with self.said.open("ab") as said:
             return subprocess.Popen(
                 [*command, str(orders)], cwd=ROOT, start_new_session=True, stdout=said,
-                stderr=said, env=environment | orders.environment(world.place),
+                stderr=said, env=environment() | orders.environment(world.place),
             )  # fmt: skip
 
     @property
