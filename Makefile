@@ -29,8 +29,11 @@ check: ## style and types only (no Java, seconds)
 installed: ## the wheel in empty environments on Python 3.11, 3.12 and 3.13 (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m tools.installed $(ARGS)
 
-chaos: ## the long fault suites: kills of driver, JVM, executors; signals while it starts (half an hour)
+chaos: ## the long fault suites on Spark (an hour); then 1,000 drawn faults of every kind on five programs (an hour and a half); RANDOM=1: only these
+ifndef RANDOM
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
+endif
+	@$(SPARK) $(BIN)/python -m chaos $(if $(RANDOM),$(ARGS))
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
 MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py sources/test_any_bytes.py

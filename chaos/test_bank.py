@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.bank import SEED, Verdict, fill, transfers, wanted
-from tests.engine.killing import ROOT
+from tests.engine.killing import ROOT, environment
 from tools.evidence import record
 
 from headrace.state.epochs import EpochLog
@@ -73,7 +73,7 @@ def _start(place: Path, cores: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.engine.bank_job", *words],
             cwd=ROOT, start_new_session=True, stdout=told, stderr=told,
-            env={k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"},
+            env=environment(),
         )  # fmt: skip
 
 

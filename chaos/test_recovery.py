@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.engine.killing import ROOT, left_behind
+from tests.engine.killing import ROOT, environment, left_behind
 from tools.evidence import record
 
 import headrace as hr
@@ -77,7 +77,7 @@ def _start(place: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.engine.recovery_job", str(place)],
             cwd=ROOT, start_new_session=True, stdout=told, stderr=told,
-            env={k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"},
+            env=environment(),
         )  # fmt: skip
 
 

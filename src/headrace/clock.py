@@ -145,10 +145,17 @@ def _moment(text: str, now: int) -> dt.datetime:
 class Clock(Protocol):
     def now(self) -> int: ...
 
+    def steady(self) -> int:
+        """Milliseconds since some moment, by a clock that nobody sets: for durations alone."""
+        ...
+
 
 class SystemClock:
     def now(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def steady(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 class ManualClock:
@@ -158,6 +165,9 @@ class ManualClock:
         self._now = now
 
     def now(self) -> int:
+        return self._now
+
+    def steady(self) -> int:
         return self._now
 
     def advance(self, ms: int) -> None:

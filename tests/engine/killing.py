@@ -39,17 +39,24 @@ class Started(NamedTuple):
     session: int
 
 
+def environment() -> dict[str, str]:
+    """Of a program of its own, as a user starts it: modules are compiled once, not each time."""
+    found = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
+    if found.pop("PYTHONDONTWRITEBYTECODE", ""):
+        found["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "compiled")
+    return found
+
+
 def start(*words: str, crash: str | None = None, victims: str = "1") -> Started:
     """Run tests/engine/kill_job.py in a session of its own, until the driver is gone."""
-    environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
-    if crash:
-        environment |= {"HEADRACE_CRASH": crash, "HEADRACE_CRASH_SESSION": victims}
+    orders = {"HEADRACE_CRASH": crash, "HEADRACE_CRASH_SESSION": victims} if crash else {}
     command = [sys.executable, "-m", "tests.engine.kill_job", *words]
     # Files, not pipes: those would be open as long as anybody who can write to them.
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as told:
         driver = subprocess.Popen(
-            command, cwd=ROOT, env=environment, start_new_session=True, stdout=printed, stderr=told
-        )
+            command, cwd=ROOT, env=environment() | orders, start_new_session=True, stdout=printed,
+            stderr=told,
+        )  # fmt: skip
         code = driver.wait(timeout=400)
         return Started(code, _whole(printed), _whole(told), driver.pid)
 

@@ -9,7 +9,6 @@ up, in which a row that was lost or doubled is one too few or too many.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -24,6 +23,7 @@ from deltalake import DeltaTable
 from headrace.connect.sql import Connection, connect
 from headrace.state.epochs import EpochLog
 from tests.databases import new_table, postgres_database, postgres_uri, run
+from tests.engine.killing import environment
 from tests.kafka.running import broker, new_topic, produce
 from tests.kafka.written import fresh, messages
 from tests.sinks.webhook_cases import receiver
@@ -92,12 +92,11 @@ class Shop:
     # the job
 
     def start(self, *words: str, crash: str | None = None) -> subprocess.Popen[bytes]:
-        environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
-        environment |= {"HEADRACE_CRASH": crash} if crash else {}
+        order = {"HEADRACE_CRASH": crash} if crash else {}
         command = [sys.executable, "-m", "tests.engine.many_places_job", str(self._settings)]
         with (self.place / "said").open("ab") as said:
             return subprocess.Popen(
-                [*command, *words], cwd=ROOT, env=environment, stdout=said, stderr=said
+                [*command, *words], cwd=ROOT, env=environment() | order, stdout=said, stderr=said
             )
 
     def epoch(self) -> int:

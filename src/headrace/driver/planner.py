@@ -38,6 +38,7 @@ from headrace.state.resends import Resends
 from headrace.state.savepoints import Pins, held_offsets
 
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
+_LEAP = 1_000  # ms by which the machine's clock may get ahead of what has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Planner:
         self._holds = {n.name: hold_of(program, n.name) for n in program.stateful()}
         self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
-        self._first: int | None = None  # the clock when the run first looked
+        self._first: int | None = None  # the clock when the run first looked, or leapt
+        self._looked: tuple[int, int] | None = None  # the clock at the last look, and a steady one
         self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
@@ -114,7 +116,9 @@ class Planner:
                 source.gather()
         before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
-        self._learn(now)
+        steady = self._clock.steady()
+        self._notice_leap(now, steady)
+        self._learn(steady)
         after = self._move(before, now)
         resent = self._resends.next(before)
         if resent is None and not self._worthwhile(before, after, now):
@@ -129,17 +133,25 @@ class Planner:
         shed = self._shedder.dropped
         self._admission.took(max(0, rows - shed), shed=shed > 0)
         self._more = lag > 0
-        self._planned_at = now
+        self._planned_at = steady
         return Offset(start.epoch + 1, now, tuple(after), lag, resent)
 
-    def _learn(self, now: int) -> None:
+    def _learn(self, steady: int) -> None:
         if self._planned_at is not None:
-            ms = now - self._planned_at
+            ms = steady - self._planned_at
             fixed = self._pace.max_batch is not None
             full = self._more and (fixed or 2 * ms >= self._pace.target_ms)
             self._shedder.speed.lasted(self._admission.admitted, ms, full=full)
             self._admission.lasted(ms)
             self._planned_at = None
+
+    def _notice_leap(self, now: int, steady: int) -> None:
+        """Where the machine's clock was set ahead, or the machine slept, no split was silent."""
+        if self._looked is not None:
+            clock, before = self._looked
+            if (now - clock) - (steady - before) > _LEAP:
+                self._first = now
+        self._looked = now, steady
 
     def _move(self, before: Manifest, now: int) -> list[Split]:
         """Every split as it will be after the next epoch, but for its watermark."""
@@ -174,7 +186,7 @@ class Planner:
         return sorted(s for s in source.splits() if not pinned or not known or s in known)
 
     def _awake(self, split: Split, now: int) -> Split:
-        """The time between two runs is no silence of a split."""
+        """The time between two runs is no silence of a split; nor is a leap of the clock."""
         self._first = now if self._first is None else self._first
         return replace(split, seen=max(split.seen, self._first))
 

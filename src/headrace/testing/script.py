@@ -159,10 +159,15 @@ class ScriptClock:
     """The script's clock. A batch begins by reading it: it turns the page for all inputs."""
 
     def __init__(self, script: Script) -> None:
-        self._script = script
+        self._script, self._shown = script, 0
 
     def now(self) -> int:
-        return self._script.turn().clock
+        self._shown = self._script.turn().clock
+        return self._shown
+
+    def steady(self) -> int:
+        """As it was read last: a test's clock advances because time passes."""
+        return self._shown
 
 
 class FakeSource(Source):
