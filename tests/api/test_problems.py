@@ -150,6 +150,15 @@ MISTAKES = {
         ),
         ["HR-PLAN-068"],
     ),
+    "a row with a column that windows of one's own have": (
+        lambda s: (
+            s.rename(**{"$to": "sensor"})
+            .key_by("area")
+            .window(tumbling("5s"))
+            .process(lambda key, window, rows: (1,), schema="n int")
+        ),
+        ["HR-PLAN-068"],
+    ),
     "a bad step name": (lambda s: s.where("sensor > 1", name="__x"), ["HR-PLAN-010"]),
     "a reserved step name": (lambda s: s.where("sensor > 1").named("dead"), ["HR-PLAN-010"]),
     "a name for late rows": (lambda s: win(s).late.named("late"), ["HR-PLAN-010"]),

@@ -36,7 +36,7 @@ Problems = Iterator[PlanError]
 _OF_WINDOWS = frozenset(  # what the operators of windows call columns of their own
     ("$at", "$begins", "$blamed", "$earliest", "$end", "$ends", "$epoch", "$fired", "$first",
      "$from", "$high", "$latest", "$low", "$new", "$number", "$offset", "$over", "$own", "$panes",
-     "$rows", "$since", "$source", "$start", "$was", "$window")
+     "$rows", "$since", "$source", "$start", "$to", "$was", "$window")
 )  # fmt: skip
 
 
