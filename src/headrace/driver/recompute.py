@@ -32,7 +32,6 @@ from headrace.driver.recomputed_tables import Recomputed, not_of_past, taken_ove
 from headrace.driver.rewritten_runs import State
 from headrace.driver.setting_migration import migrated_settings
 from headrace.driver.start_checks import Inspection
-from headrace.driver.window_migration import migrated_windows
 from headrace.epoch.bundle import DEAD, Bundle, open_dead
 from headrace.epoch.report import add_up
 from headrace.epoch.values import Epoch, Piece, SourceTask
@@ -202,7 +201,7 @@ def recomputed(inspection: Inspection, now: Manifest, say: Say | None = None) ->
             job = _SideJob(node, inspection.bundle, now, slots, scratch / f"{len(state)}", say)
             found = job.run()
             facts = now.ops.get(node.name, old)
-            before = _as_now(node, facts, now, scratch)
+            before = _as_now(node, facts, dict(now.state), scratch)
             state |= taken_over(node, facts, before, found, writer, RunCache(scratch))
         writer.close()
         point("past.computed")
@@ -226,10 +225,9 @@ def _borrow_runs(folder: Path, scratch: Path) -> None:
         (scratch / RUNS / run.name).symlink_to(run.absolute())
 
 
-def _as_now(node: Stateful, old: StepFacts, now: Manifest, scratch: Path) -> State:
+def _as_now(node: Stateful, old: StepFacts, state: State, scratch: Path) -> State:
     """What is stored of a step, in the columns that it has now; the new ones are of no rows."""
     writer, cache = RunWriter(scratch, f"before-{uuid.uuid4().hex[:12]}"), RunCache(scratch)
-    old, state = migrated_windows(node, old, dict(now.state), writer, cache, now.clock)
     old, state = migrated_settings(node, old, state, writer, cache)
     state = migrated_aggregates(node, old, state, writer, cache)
     writer.close()
