@@ -59,7 +59,7 @@ def migrated_windows(
     change = window_change(node, facts)
     if change is None:
         return old, state
-    work = _Migration(node, old, writer, cache, clock)
+    work = _WindowMigration(node, old, writer, cache, clock)
     kinds = {CUT: work.cut, GAP: work.gap, FIRES: work.fires, ENDS: work.ends}
     state = kinds.get(change.how, work.watches)(state)
     now = as_windows_now(node, facts)
@@ -67,7 +67,7 @@ def migrated_windows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Migration:
+class _WindowMigration:
     node: Stateful
     old: StepFacts
     writer: RunWriter
