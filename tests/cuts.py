@@ -238,6 +238,15 @@ OTHERS: dict[str, dict[str, str]] = {
     "driver.planner": {
         "Pace.target_ms": "the user's",
     },
+    "ops.shedding": {"WHOLE": "a probability of one"},
+    "task.shed_rows": {"_SAMPLE": "priorities looked at: what is shed, not which of these"},
+    "driver.shedding": {
+        "MOST": "records read for one that is used",
+        "_BATCHES": "whose speed is remembered",
+        "_FORGOTTEN": "records after which earlier priorities count for half",
+        "_POINTS": "priorities that stand for all: what is shed, not which of these",
+        "_REST": "of the records that are used, those of low priority",
+    },
     "driver.split_state": {
         "IDLE_AFTER": "ms",
     },

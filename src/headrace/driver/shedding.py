@@ -20,12 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ops.shedding import LOWEST, OLDEST, Shedding
+from headrace.ops.shedding import LOWEST, OLDEST, WHOLE, Shedding
 from headrace.plan.program import Program
 from headrace.sources import Offset, Source
 from headrace.state.manifest import Split
 
-WHOLE = 1 << 32
 MOST = 64  # records read for one that is used
 _BATCHES = 5  # whose speed is remembered
 _REST = 0.1  # of records used: those of low priority on which estimates of the others rest

@@ -15,6 +15,7 @@ from headrace.errors import PlanError, call_site
 from headrace.expr import Expr
 
 RANDOM, OLDEST, LOWEST = "random", "oldest", "lowest"
+WHOLE = 1 << 32  # chances of a record that is never dropped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

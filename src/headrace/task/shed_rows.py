@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from headrace.chunk import WEIGHT
 from headrace.hashing import mixed
 from headrace.kernel import Kernel, SelectStep, compile_chain
+from headrace.ops.shedding import WHOLE
 from headrace.plan.nodes import Read
 
-WHOLE = 1 << 32  # `keep` of records none of which are dropped
 _SAMPLE = 4_096  # priorities looked at in a chunk
 
 Doubles = npt.NDArray[np.float64]
