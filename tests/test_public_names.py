@@ -32,7 +32,11 @@ AGGREGATES = [
     "max_by", "mean", "median", "min", "min_by", "percentile", "sample", "stddev", "sum", "theta",
     "theta_count", "theta_difference", "theta_intersect", "theta_union", "variance",
 ]  # fmt: skip
-MODULES = ["shedding", "triggers", "watermarks"]  # of values whose names say something only beside the module's
+MODULES = [
+    "shedding",
+    "triggers",
+    "watermarks",
+]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]
 EDGES = [
     "Consumer", "EmbeddedLog", "Input", "Output", "Producer", "collected", "from_spark", "outputs",
