@@ -245,7 +245,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_BATCHES": "whose speed is remembered",
         "_FORGOTTEN": "records after which earlier priorities count for half",
         "_POINTS": "priorities that stand for all: what is shed, not which of these",
-        "_REST": "of the records that are used, those of low priority",
     },
     "driver.split_state": {
         "IDLE_AFTER": "ms",

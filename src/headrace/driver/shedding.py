@@ -33,7 +33,7 @@ _FORGOTTEN = 1_000_000  # records beyond which earlier priorities count for half
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShedShare:
     """What an epoch does with an input: so many records are skipped, then so many read."""
 
     skip: int
@@ -99,7 +99,7 @@ class Shedder:
                 found[split.id] = self._part(split, end, lag / waiting, share)
         return found
 
-    def _part(self, split: Split, end: Offset, fraction: float, share: Share) -> Part:
+    def _part(self, split: Split, end: Offset, fraction: float, share: ShedShare) -> Part:
         """What becomes of a split that has this fraction of the records that wait."""
         source, skip = self._sources[split.input], int(share.skip * fraction)
         read = max(1, int(share.read * fraction))
@@ -117,7 +117,7 @@ def share_of(
     budget: int,
     speed: float | None,
     priorities: Sequence[Sequence[Any]],
-) -> Share | None:
+) -> ShedShare | None:
     """What the epoch does with `waiting` records of an input; None if nothing is to be shed.
 
     `all_waiting` are the records of all inputs, of which the epoch may process `budget`.
@@ -127,12 +127,12 @@ def share_of(
     if allowed is None or waiting - own <= allowed:
         return None
     if shed.how == OLDEST:
-        return Share(waiting - own - allowed, own, own)
+        return ShedShare(waiting - own - allowed, own, own)
     read = min(waiting - allowed, own * MOST)
     if shed.how == LOWEST:
         decision = by_priority(priorities, own / read, estimates=shed.weight is not None)
-        return None if decision is None else Share(0, read, own, decision)
-    return Share(0, read, own, {"keep": max(1, WHOLE * own // read)})
+        return None if decision is None else ShedShare(0, read, own, decision)
+    return ShedShare(0, read, own, {"keep": max(1, WHOLE * own // read)})
 
 
 def _allowed(shed: Shedding, waiting: int, all_waiting: int, speed: float | None) -> int | None:
