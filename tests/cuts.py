@@ -235,6 +235,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "driver.planner": {
         "Pace.target_ms": "the user's",
+        "_LEAP": "ms",
     },
     "driver.split_state": {
         "IDLE_AFTER": "ms",
