@@ -63,7 +63,7 @@ def worker_killed(world: World) -> None:
 def at_a_step(world: World, point: str = "") -> None:
     """kill -9 at a durable step, each as often as the others: of one that runs, or that starts."""
     if not world.passed():
-        world.running()
+        world.running()  # the first, which passes them
     names = world.passed()
     order = f"{point or names[world.faults['kill at a step'] % len(names)]}:"
     order += str(world.draw.choice([1, 1, 1, 2, 5]))

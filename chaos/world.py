@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.engine.killing import environment
+from tests.engine.killing import STEPS, environment
 
 from chaos.feed import Feed
 from chaos.player import KILL, PASSED, Orders, play
@@ -49,6 +49,7 @@ class Life:
         self._before = self.said.stat().st_size if self.said.exists() else 0
         self.began, self.epoch = time.monotonic(), world.epoch()
         self._code: int | None = None
+        self._ended, self._mark = False, os.fsencode(str(world.place)) if world.spark else b""
         if world.spark:
             self._process = self._on_spark(world, orders)
         else:
@@ -86,17 +87,24 @@ class Life:
         return _CODE.findall(self.words())
 
     def processes(self, who: str = "all") -> list[int]:
-        """Of its session: "driver", "java", "workers" (Python, but not the driver), or "all"."""
+        """Who lives: "driver", "java", "workers" (Python, but not the driver), or "all".
+
+        On Spark those of its session that have its place in their environment: once it is over, the
+        number of the session may be somebody else's.
+        """
+        if not self._mark:
+            return [self.pid] if self.code is None else []
         found = []
-        for entry in Path("/proc").glob("[0-9]*"):
+        for entry in () if self._ended else Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 process = int(entry.name)
-                if os.getsid(process) == self.pid:
-                    java = (entry / "comm").read_text().strip() == "java"
-                    leader = process == self.pid
-                    if {"all": True, "java": java, "driver": leader,
-                        "workers": not java and not leader}[who]:  # fmt: skip
-                        found.append(process)
+                if os.getsid(process) != self.pid or self._mark not in _environment_of(entry):
+                    continue
+                java = (entry / "comm").read_text().strip() == "java"
+                leader = process == self.pid
+                if {"all": True, "java": java, "driver": leader,
+                    "workers": not java and not leader}[who]:  # fmt: skip
+                    found.append(process)
         return found
 
     def kill(self, who: str = "all", number: signal.Signals = signal.SIGKILL) -> None:
@@ -110,6 +118,11 @@ class Life:
         while self.code is None or self.processes():
             self.kill("all")
             time.sleep(0.005)
+        self._ended = True
+
+
+def _environment_of(entry: Path) -> bytes:
+    return (entry / "environ").read_bytes()
 
 
 class World:
@@ -221,7 +234,9 @@ class World:
         self.verifier.violations.append(f"{self.program}: {what}")
 
     def passed(self) -> list[str]:
-        """The durable steps that any life has passed, in drawn order, each as often as others."""
+        """The durable steps that any life has passed, in drawn order; on Spark those of a batch."""
+        if self.spark:
+            return list(STEPS)
         file = self.place / PASSED
         known = sorted({*file.read_text().split()}) if file.exists() else []
         new = [name for name in known if name not in self.points]

@@ -237,6 +237,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "driver.planner": {
         "Pace.target_ms": "the user's",
+        "_LEAP": "ms",
     },
     "ops.shedding": {"WHOLE": "a probability of one"},
     "task.shed_rows": {"_SAMPLE": "priorities looked at: what is shed, not which of these"},
