@@ -44,6 +44,7 @@ FAMILIES = {  # the modules in which SQL functions are declared, and what is wri
 MODULES = {  # that users import names from, as they write them
     "headrace": "hr",
     "headrace.watermarks": "hr.watermarks",
+    "headrace.shedding": "hr.shedding",
     "headrace.triggers": "hr.triggers",
     "headrace.functions": "headrace.functions",
     "headrace.testing": "headrace.testing",
@@ -73,6 +74,7 @@ TYPES = {
     "On": "The columns that must be equal in a join: the name of one or several that both sides "
     "have, or a mapping from columns of the left side to those of the right.",
     "Evictor": "Which rows of a window are seen: `hr.keep_last`, `hr.keep_near` or `hr.keep`.",
+    "Shedding": "Which records may be dropped when too many wait: one of `hr.shedding`.",
     "Strategy": "How the watermark follows from the rows: one of `hr.watermarks`.",
     "Ingestion": "What `hr.ingestion` returns.",
     "Body": "A function of the rows, an Arrow table, and a `Loop`, which returns the rows that go "
@@ -112,8 +114,9 @@ THEMES = (
             *public(
                 "rows generate from_spark to_spark ingestion read_output collected EmbeddedLog"
             ),
-            *public("Producer Consumer Input Output watermarks"),
+            *public("Producer Consumer Input Output watermarks shedding"),
             *public("bounded monotonous punctuated custom", "headrace.watermarks"),
+            *public("random oldest lowest", "headrace.shedding"),
         ),
         (
             "TopicInfo",
@@ -277,7 +280,7 @@ pytest finds them by itself where Headrace is installed.
 INTERNAL = {
     "Comparison": "check moves of",
     "Input": "check clamp close cut decode discover encoding ended has_more identity idle in_words "
-    "loses read rows to_the_end unsettled watermark where",
+    "loses lost read rows to_the_end unsettled watermark where",
     "Job": "program",
     "OutputSuite": "left_over two_drivers",
     "Pattern": "at_rest check endless resolved timed",
