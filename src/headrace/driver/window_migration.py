@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, Times, flat, integers
 from headrace.chunk import HASH, TIME
+from headrace.clock import MIN_TIME
 from headrace.driver.rewritten_runs import State, gathered
 from headrace.driver.setting_migration import due_at_once
 from headrace.errors import StateError
@@ -23,10 +24,11 @@ from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS
 from headrace.ops.general_windows.open_windows import ENDS as OPEN_ENDS
 from headrace.ops.general_windows.open_windows import OPEN
 from headrace.ops.general_windows.operator import GeneralWindowOperator
+from headrace.ops.general_windows.stored_rows import ROWS, TO
 from headrace.ops.general_windows.window_state import END, START, unreset
 from headrace.ops.panes.operator import BLOCKS, PANES, CoarsePanes, panes_per_block
 from headrace.ops.tables import with_column
-from headrace.ops.window.aligned import Window
+from headrace.ops.window.aligned import Window, floor_of
 from headrace.ops.window.assigners import AlignedAssigner, Session, expanded
 from headrace.ops.window.firing_spec import GeneralWindows
 from headrace.ops.window.spec import FoldWindows, PaneFolds, PaneWindows
@@ -39,6 +41,7 @@ from headrace.plan.window_changes import (
     GAP,
     as_windows_now,
     gap_of,
+    longer_lateness,
     watches_anew,
     window_change,
     window_of,
@@ -64,6 +67,14 @@ def migrated_windows(
     state = kinds.get(change.how, work.watches)(state)
     now = as_windows_now(node, facts)
     return replace(due_at_once(old), kind=now["kind"], shape=now["shape"]), state
+
+
+def lateness_kept(node: Stateful, old: StepFacts) -> StepFacts:
+    """With the end before which windows are over, whatever a longer lateness says."""
+    found = longer_lateness(node, {"kind": old.kind, "shape": old.shape})
+    if found is None or old.watermark <= MIN_TIME:
+        return old
+    return replace(old, over=max(floor_of(old.watermark, found[0]), old.over or MIN_TIME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,7 @@ class _WindowMigration:
             return with_column(rows, OPEN_ENDS, pa.ListArray.from_arrays(column.offsets, moved))
 
         changes = {WINDOWS: moved(TIME), MARKS: moved(END), TIMERS: moved(END), OPEN: lists}
+        changes[ROWS] = moved(TO)
         for table, change in changes.items():
             state = self._changed(state, table, change)
         return state

@@ -254,9 +254,7 @@ def firing_difference(node: Stateful, old: Shape) -> str:
     """What is different about when windows fire, where nothing else is."""
     now = node.what.firing(node.schema)
     if old["kind"] in ONCE:
-        late = bool(node.what.lengths.get("lateness"))
-        why = ": those that are over are gone, and a late row would begin one anew" if late else ""
-        return f"its windows fired once, when they were over, and now it has {now or 'none'}{why}"
+        return f"its windows fired once, when they were over, and now it has {now or 'none'}"
     if now is None:
         return (
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "

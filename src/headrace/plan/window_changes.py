@@ -149,10 +149,12 @@ def _fires(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
         return None
     cut = what.windowing.assigner
     same = isinstance(cut, AlignedAssigner) and cut.window == window_of(was["window"])
-    if not same or what.windowing.lateness:
+    if not same:
         return None
-    early = "" if what.windowing.fires_once else ": what a window holds is one row to it"
-    return _changed(FIRES, "trigger", f"from none to {what.firing(node.schema)}{early}")
+    said = f"from none to {what.firing(node.schema)}"
+    said += "" if what.windowing.fires_once else ": what a window holds is one row to it"
+    said += f"; {_STAYS_OVER}" if what.windowing.lateness else ""
+    return _changed(FIRES, "trigger", said)
 
 
 def _ends(was: Shape, now: Shape) -> WindowChange | None:
@@ -165,7 +167,7 @@ def _ends(was: Shape, now: Shape) -> WindowChange | None:
 
 def _watches(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
     """Another trigger, which counts or watches something else, or goes by the clock."""
-    if "rows" in now or was.get("per_row") != now.get("per_row"):
+    if was.get("per_row") != now.get("per_row"):
         return None
     if was["clocked"] == now["clocked"] and not watches_anew(was, now):
         return None
@@ -193,6 +195,38 @@ def _columns(of: Shape) -> Shape:
     return columns
 
 
+# Lateness.
+
+_STAYS_OVER = "what is over by now stays over"
+
+
+def longer_lateness(node: Stateful, old: Facts) -> tuple[int, int] | None:
+    """The lateness before and now, if windows wait longer: what was over by the shorter stays so."""
+    if not isinstance(node.what, GeneralWindows) or old["kind"] not in (_PANES, _ANY):
+        return None
+    origin = (old.get("shape") or {}).get(FROM, {})
+    now = node.what.windowing.lateness
+    unknown = now if old["kind"] == _ANY else 0
+    before = origin.get("lengths", {}).get("lateness", unknown)
+    return (before, now) if before < now else None
+
+
+def lateness_part(node: Stateful, old: Facts) -> MigratedPart | None:
+    """What is said of a longer lateness; with other words where windows had none of all that."""
+    found = longer_lateness(node, old)
+    if found is None or old["kind"] == _PANES:
+        return None
+    before, now = map(pretty, found)
+    return MigratedPart("lateness", CHANGED, f"from {before} to {now}: {_STAYS_OVER}")
+
+
+def as_late_now(node: Stateful, old: Facts, origin: Shape) -> Shape:
+    """Where its rows came from, as if it had always waited as long as it does now."""
+    if longer_lateness(node, old) is None or "lengths" not in origin:
+        return origin
+    return {**origin, "lengths": {**origin["lengths"], **node.what.lengths}}
+
+
 # Sessions.
 
 _GAP = "session gap "
@@ -208,7 +242,7 @@ def _session(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
     if before is None or not isinstance(gap, int) or gap > before or len(modes) > 1:
         return None
     fires_alike = all(was.get(part) == now.get(part) for part in _FIRING)
-    if "rows" in now or "retract" in modes or not fires_alike:
+    if "retract" in modes or not fires_alike:
         return None
     return _changed(GAP, "gap", f"from {pretty(before)} to {pretty(gap)}")
 

@@ -8,7 +8,7 @@ deleted when the last window that held them is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,29 +19,32 @@ from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
 from headrace.ops.keys import key_numbers
 from headrace.ops.tables import side_by_side, with_column
-from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec
 
 ROWS = "rows"
 ARRIVAL = "$epoch", "$number"  # of a row: it came in this epoch, as so manieth
 _EPOCH, _NUMBER = ARRIVAL
-AT, FROM, _TO = "$at", "$from", "$to"
+AT, FROM, TO = "$at", "$from", "$to"
 _SINCE, _BLAMED = "$since", "$blamed"
 _PLACE = {AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
 _MARKS = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
-_OWN = {FROM: pa.int64(), _TO: pa.int64()}  # the window that an assigner gave the row
+_OWN = {FROM: pa.int64(), TO: pa.int64()}  # the window that an assigner gave the row
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each arrived
 
 
 class StoredRows:
     def __init__(
-        self, keys: Sequence[str], input: pa.Schema, assigner: Assigner, lateness: int
+        self,
+        keys: Sequence[str],
+        input: pa.Schema,
+        assigner: Assigner,
+        floor: Callable[[int], int],  # the end before which windows are over, by the watermark
     ) -> None:
         self._keys, self._input, self._assigner = list(keys), input, assigner
-        self._lateness = lateness
+        self._floor = floor
         self._values = [f for f in input if f.name not in keys]
 
     def spec(self) -> TableSpec:
@@ -79,9 +82,9 @@ class StoredRows:
         if self._assigner.by_time:
             return rows, {}
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
-        is_open = placed.end >= floor_of(step.before, self._lateness)
+        is_open = placed.end >= self._floor(step.before)
         rows = rows.take(pa.array(placed.row[is_open]))
-        return rows, {FROM: placed.start[is_open], _TO: placed.end[is_open]}
+        return rows, {FROM: placed.start[is_open], TO: placed.end[is_open]}
 
     def of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index, Times]:
         """The rows of each window by event time, concatenated; where each window starts; the
@@ -176,13 +179,13 @@ class StoredRows:
         if self._assigner.merges:
             dead = self._merged_away(stored, windows)
         else:
-            dead = self._reach(stored) < floor_of(step.after, self._lateness)
+            dead = self._reach(stored) < self._floor(step.after)
         table.delete(stored.filter(pa.array(dead)))
 
     def _reach(self, stored: pa.Table) -> Times:
         if self._assigner.by_time:
             return self._assigner.reach(stored.column(AT).to_numpy(), stored)
-        ends: Times = stored.column(_TO).to_numpy()
+        ends: Times = stored.column(TO).to_numpy()
         return ends
 
     def _merged_away(self, stored: pa.Table, windows: pa.Table) -> Mask:
