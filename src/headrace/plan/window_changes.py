@@ -2,8 +2,8 @@
 
 Windows may be others if all that they need is still there, in parts that can be put together:
 each lies within one that there was, and begins and ends where what is stored begins and ends. A
-trigger may come, go or change: what windows hold is the same with each. What is stored is
-rewritten by `driver/window_migration.py`.
+trigger may come, go or change: what windows hold is the same with each. Lateness may come or grow:
+what was over by then stays over. What is stored is rewritten by `driver/window_migration.py`.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ def _fires(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
 
 
 def _ends(was: Shape, now: Shape) -> WindowChange | None:
-    """Windows fire once from now on: panes are stored, and tumbling windows are panes."""
+    """Windows fire once from now on, of panes; those that are open stay as they are until then."""
     window = window_of(now["window"])
-    if was["window"] != {"assigner": str(window), "mode": "replace"} or not window.tumbles:
+    if was["window"] != {"assigner": str(window), "mode": "replace"}:
         return None
     return _changed(ENDS, "trigger", "to none: a window fires once, when it is over")
 
@@ -201,7 +201,7 @@ _STAYS_OVER = "what is over by now stays over"
 
 
 def longer_lateness(node: Stateful, old: Facts) -> tuple[int, int] | None:
-    """The lateness before and now, if windows wait longer: what was over by the shorter stays so."""
+    """The lateness before and now, where windows wait longer than they did."""
     if not isinstance(node.what, GeneralWindows) or old["kind"] not in (_PANES, _ANY):
         return None
     origin = (old.get("shape") or {}).get(FROM, {})

@@ -25,12 +25,12 @@ from headrace.state.table import TableSpec
 ROWS = "rows"
 ARRIVAL = "$epoch", "$number"  # of a row: it came in this epoch, as so manieth
 _EPOCH, _NUMBER = ARRIVAL
-AT, FROM, TO = "$at", "$from", "$to"
+AT, FROM, _TO = "$at", "$from", "$to"
 _SINCE, _BLAMED = "$since", "$blamed"
 _PLACE = {AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
 _MARKS = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
-_OWN = {FROM: pa.int64(), TO: pa.int64()}  # the window that an assigner gave the row
+_OWN = {FROM: pa.int64(), _TO: pa.int64()}  # the window that an assigner gave the row
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each arrived
 
@@ -84,7 +84,7 @@ class StoredRows:
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
         is_open = placed.end >= self._floor(step.before)
         rows = rows.take(pa.array(placed.row[is_open]))
-        return rows, {FROM: placed.start[is_open], TO: placed.end[is_open]}
+        return rows, {FROM: placed.start[is_open], _TO: placed.end[is_open]}
 
     def of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index, Times]:
         """The rows of each window by event time, concatenated; where each window starts; the
@@ -185,7 +185,7 @@ class StoredRows:
     def _reach(self, stored: pa.Table) -> Times:
         if self._assigner.by_time:
             return self._assigner.reach(stored.column(AT).to_numpy(), stored)
-        ends: Times = stored.column(TO).to_numpy()
+        ends: Times = stored.column(_TO).to_numpy()
         return ends
 
     def _merged_away(self, stored: pa.Table, windows: pa.Table) -> Mask:
