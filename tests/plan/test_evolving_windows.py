@@ -97,7 +97,7 @@ CHANGES: list[tuple[Build, Build, str]] = [
         "was calendar day in UTC and is calendar day in Europe/Berlin",
     ),
     (over(FIVE), over(hr.everything()), "was tumbling 5s and is everything"),
-    (over(FIVE, lateness="1s"), over(TEN, lateness="1s"), "was tumbling 5s and is tumbling 10s"),
+    (over(FIVE, lateness="1s"), over(TEN, lateness="1s"), "is tumbling 10s: windows that may show"),
     (
         over(FIVE, lateness="1s"), over(FIVE, lateness="1s", mode="delta"),
         "its mode was 'replace' and is 'delta'",

@@ -124,6 +124,9 @@ def _of_parts(node: Stateful, old: Window, new: Window) -> bool:
     return isinstance(node.what, FoldWindows) and new.size == old.size
 
 
+_BY_TIME = ("tumbling ", "sliding ")
+
+
 def why_not(was: Any, now: Any) -> str:
     """Why windows cannot go on from what is stored of others; empty if there is no more to say."""
     if not isinstance(was, Mapping) or not isinstance(now, Mapping):
@@ -133,7 +136,10 @@ def why_not(was: Any, now: Any) -> str:
         if not _within(old, new):
             return ": they do not lie within those, so rows that some need would be gone"
         return f": what is stored is in pieces of {pretty(old.pane_size)}"
-    gaps = [gap_of(str(window.get("assigner"))) for window in (was, now)]
+    texts = [str(window.get("assigner")) for window in (was, now)]
+    if all(text.startswith(_BY_TIME) for text in texts):
+        return ": windows that may show results more than once are stored one by one, and stay so"
+    gaps = [gap_of(text) for text in texts]
     if None not in gaps and gaps[0] < gaps[1]:  # type: ignore[operator]
         return ": what was over by the shorter gap is gone"
     return ""
