@@ -257,6 +257,7 @@ class Committer:
                 total.ops.get(node.name) or before.ops.get(node.name) or StepFacts(),
                 **described[node.name],
                 version=node.operator().version,
+                over=before.ops[node.name].over if node.name in before.ops else None,
             )
             for node in self._program.stateful()
         }
