@@ -75,7 +75,7 @@ def test_a_request_that_was_done_and_is_gone(tmp_path):
     assert found.path == request and found.starts
     with pytest.raises(hr.StateError, match="HR-STATE-003"):  # else its rows would come twice
         hr.replay_dead(str(folder))
-    with pytest.raises(hr.StateError, match="000000000001.json"):
+    with pytest.raises(hr.StateError, match=r"000000000001\.json"):
         hr.restore_savepoint(folder, "then", job="other", to=tmp_path / "other")
 
     request.write_bytes(held)
