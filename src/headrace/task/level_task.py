@@ -112,7 +112,8 @@ class _LevelTask:
     def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
         began = wall.perf_counter()
         for node in self._program.stateful_at(self._level):
-            self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
+            with self._flow.watch.at(node.name):
+                self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
         self._report.dead = self._flow.dead.places()
         self._report.examples = self._flow.dead.examples()
         finish_dead(self._program, self._flow, self._outputs)
@@ -123,6 +124,7 @@ class _LevelTask:
         self._report.staged = dict(self._outputs.staged)
         self._report.rows = dict(self._outputs.rows)
         self._report.steps = {n: dict(c) for n, c in self._flow.steps.items()}
+        self._report.work = self._flow.watch.work
         self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
         yield from self._hold_back()
         yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
