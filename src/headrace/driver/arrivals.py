@@ -58,9 +58,10 @@ class Arrivals:
             if new.at != old.at:
                 rows = self._sources[new.input].rows(new.name, old.at, new.at)
                 gone = waiting.seen if new.at == waiting.end else _first(waiting.seen, rows)
-                age = ages.setdefault(new.input, Counter())
-                for since, count in gone:
-                    age[bucket_of(now - since)] += count
+                if not self._sources[new.input].dated:
+                    age = ages.setdefault(new.input, Counter())
+                    for since, count in gone:
+                        age[bucket_of(now - since)] += count
                 if gone is waiting.seen:
                     waiting.seen = deque()
             lags[new.input] += sum(count for _, count in waiting.seen)

@@ -33,13 +33,14 @@ class Measuring:
             plan=self._plan,
             tasks=total.tasks,
             took=before.took + max(0, since),
+            retries=before.retries + total.retries,
             work=_sums(before.work, total.work),
             longest=_rounded(total.longest),
             published=_sums(before.published, published),
             lags=end.looks.lags,
             waits=end.looks.waits,
             event=_histograms(before.event, total.ages, since),
-            ingest=_histograms(before.ingest, end.looks.ages, since),
+            ingest=_histograms(before.ingest, {**end.looks.ages, **total.arrived}, since),
             gauges={s: {**before.gauges.get(s, {}), **total.gauges.get(s, {})}
                     for s in sorted({*before.gauges, *total.gauges})},
             histograms={

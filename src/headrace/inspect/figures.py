@@ -32,7 +32,7 @@ from headrace.state.measures import Measures
 
 _RATE = 10_000  # ms over which rates are taken, or three epochs if those take longer
 _MINUTE = 60_000  # ms over which percentiles are taken
-_MEMORY = ("driver", "jvm", "workers")
+_MEMORY = ("driver", "jvm", "jvm_heap", "workers")
 _NONE: Latency = None
 
 
@@ -134,7 +134,7 @@ class _Figuring:
             latency={what: self._latency(what, p.counts) for what in ("event", "ingest")},
             memory={kind: memory.get(kind) for kind in _MEMORY},
             gc_ms=live.gc_ms if live is not None else None,
-            retries=live.retries if live is not None else None,
+            retries=self._measures.retries,
             totals=p.total,
             inputs=inputs,
             steps=steps,

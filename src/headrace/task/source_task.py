@@ -24,10 +24,11 @@ from headrace.task.resending import send_again
 from headrace.task.split_reader import SplitReader
 
 
-def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:
-    """Everything one source task does, as the envelopes it sends."""
+def run_source(bundle: Bundle, task: SourceTask, retries: int = 0) -> Iterator[Envelope]:
+    """Everything one source task does, as the envelopes it sends; `retries`: how often it was
+    begun before."""
     program, epoch = bundle.program, task.epoch
-    report = Report(epoch.number, epoch.attempt, task.replay)
+    report = Report(epoch.number, epoch.attempt, task.replay, retries=retries)
     if task.index == 0:
         report.end, report.tasks = epoch.end, epoch.tasks
     if not task.replay:

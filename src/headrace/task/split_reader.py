@@ -68,6 +68,7 @@ class SplitReader:
         self._tally = Tally(again or needs_tracking(program, node.name), several, sparse=again)
         self._tracker = None if again else tracker(node, self._limit, split.memory)
         self._ages: Counter[int] | None = None if again else Counter()
+        self._arrived: Counter[int] = Counter()
         self._shed: ShedRows | None = None
         if node.shed is not None and not again:
             self._shed = ShedRows(program.name, node, split.name, split.shed)
@@ -89,6 +90,8 @@ class SplitReader:
         report.inputs[input] = _sum(report.inputs.get(input), counts)
         if self._ages:
             report.ages[input] = added(report.ages.get(input, {}), self._ages)
+        if self._arrived:
+            report.arrived[input] = added(report.arrived.get(input, {}), self._arrived)
         if self._shed is not None and self._shed.priorities:
             report.priorities.setdefault(input, []).extend(self._shed.priorities)
         where = (self._split.input, self._split.name)
@@ -115,7 +118,9 @@ class SplitReader:
 
     def _read(self, range: Range) -> Iterator[Chunk]:
         """Chunks of the range, without the records that are shed as they are."""
-        for chunk, offsets in self._source.read(range):
+        for (chunk, offsets), times in self._source.read_dated(range):
+            if times is not None:
+                self._arrived.update(histogram(self._clock - times))
             if self._shed is None:
                 yield chunk, offsets
                 continue
