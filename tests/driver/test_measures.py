@@ -143,7 +143,7 @@ def test_latency_from_event_time_is_that_of_every_row_once(tmp_path, crashes):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("crash", [None, *CRASHES, ("run.written", 1), ("commit.published", 3)])
+@pytest.mark.parametrize("crash", [None, *CRASHES, ("commit.checked", 2), ("commit.published", 3)])
 def test_metrics_of_the_users_own_count_each_row_once(tmp_path, crash, cuts):
     rows, clock = rows_of(60 if cuts else 200), Ticking()
     if crash is not None:

@@ -51,7 +51,7 @@ class Committer:
         self._program, self._sinks, self._on_step = bundle.program, bundle.sinks, bundle.on_step
         self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
-        self._measuring = Measuring(bundle.program)
+        self._measuring = Measuring(bundle.program, log.folder)
         self._published, self._begun = PublishedMark(log.folder), BegunMark(log.folder, token)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
@@ -120,6 +120,7 @@ class Committer:
         self, manifest: Manifest, sinks: Mapping[str, Sink], newest: Manifest | None = None
     ) -> list[str]:
         writer, notes = self._writer(manifest), list[str]()
+        took: dict[tuple[str, ...], float] = {}
         due = {name: sinks[name] for name, staged in manifest.outputs.items() if staged}
         for names in in_groups(due):
             if self._may_repeat(due[names[0]]):
@@ -130,8 +131,10 @@ class Committer:
             together = [(due[name], manifest.outputs[name]) for name in names]
             began = perf_counter()
             due[names[0]].publish_group(manifest.epoch, together, writer)
-            self._measuring.published(names, (perf_counter() - began) * 1_000)
+            took[tuple(names)] = (perf_counter() - began) * 1_000
             point("sink.publish")
+        if took:
+            self._measuring.published(manifest.epoch, took)
         self._published.reached(manifest.epoch)
         point("commit.published")
         return notes

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from headrace.buckets import Histogram, added, shifted
 from headrace.epoch.report import Total
 from headrace.epoch.values import Offset
+from headrace.files import replacing
 from headrace.plan.logical import kind_of
 from headrace.plan.program import Program
 from headrace.state.measures import Histograms, Measures
 
+PUBLISHING = "publishing.json"  # in the job's folder
+
 
 class Measuring:
-    """Of one driver: it knows how long publishing has taken since the commit before."""
+    """How long publishing an epoch takes is known when its manifest is written already: a note
+    says it to the next commit, which on Spark is in another process. Nobody depends on it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, folder: Path) -> None:
         self._plan = {n.name: (kind_of(n), program.level(n.name)) for n in program.nodes.values()}
-        self._published: Counter[str] = Counter()
+        self._note = folder / PUBLISHING
 
-    def published(self, outputs: Sequence[str], ms: float) -> None:
-        """Publishing at these outputs, as one, has taken so long."""
-        self._published.update({name: ms / len(outputs) for name in outputs})
+    def published(self, epoch: int, took: Mapping[tuple[str, ...], float]) -> None:
+        """Publishing an epoch has taken so many ms, by outputs that are published as one."""
+        outputs = {name: ms / len(names) for names, ms in took.items() for name in names}
+        with suppress(OSError), replacing(self._note) as fresh:
+            fresh.write_text(json.dumps({"epoch": epoch, "outputs": outputs}), encoding="utf-8")
+
+    def _published(self, epoch: int) -> dict[str, float]:
+        """How long the epoch has taken to publish, by output, as far as it is known."""
+        try:
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+            outputs = {str(name): float(ms) for name, ms in note["outputs"].items()}
+            return outputs if note["epoch"] == epoch else {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or damaged
+            return {}
 
     def after(self, before: Measures, total: Total, end: Offset, wall: int) -> Measures:
         """After an epoch that is committed at `wall`; what it measures of its records is by the
         epoch's clock, from which that is some time on."""
-        since, published = wall - end.clock, self._published
-        self._published = Counter()
+        since, published = wall - end.clock, self._published(end.epoch - 1)
         return Measures(
             plan=self._plan,
             tasks=total.tasks,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.clock import SystemClock
-from headrace.engine.processes import descendants, process_start, resident
+from headrace.engine.processes import descendants, process_start, proportional, resident
 from headrace.inspect.live import Live, write_live
 
 _EVERY = 1.0  # seconds
@@ -91,7 +91,7 @@ class LiveNotes:
         beans = java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
         self._gc = sum(int(beans.get(i).getCollectionTime()) for i in range(beans.size()))
         runtime = java.lang.Runtime.getRuntime()
-        workers = [resident(p) for p in descendants(self._pid) if p != self._jvm]
+        workers = [proportional(p) for p in descendants(self._pid) if p != self._jvm]
         known = [size for size in workers if size is not None]
         driver = resident(self._pid)
         self._memory = {

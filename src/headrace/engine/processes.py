@@ -29,6 +29,15 @@ def resident(pid: int) -> int | None:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def proportional(pid: int) -> int | None:
+    """The same; what processes share, as they do after a fork, is divided among them."""
+    try:
+        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("Pss:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return resident(pid)
+
+
 def descendants(pid: int) -> list[int]:
     """The processes that a process has begun, and those that they have."""
     children: dict[int, list[int]] = defaultdict(list)
