@@ -32,6 +32,7 @@ from headrace.engine import jvm
 from headrace.engine.card import CardReporter, card_html
 from headrace.engine.failure import recover
 from headrace.engine.interrupts import acting, uninterrupted
+from headrace.engine.live_notes import LiveNotes, Said
 from headrace.engine.output_frames import to_spark
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import check_standard_output, session, starts_slowly
@@ -41,6 +42,8 @@ from headrace.engine.waiting_inputs import WaitingInputs
 from headrace.errors import HeadraceError, OutputError
 from headrace.guarantees import JobGuarantee
 from headrace.inspect import stall
+from headrace.inspect.figure_values import Figures
+from headrace.inspect.figures import figures_of
 from headrace.inspect.progress import Progress, StateGrowth, account, progress_of
 from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
@@ -103,6 +106,7 @@ class Run:
             self._reported_epoch,
             lambda: task_counts(spark, self._query),
         )
+        self._notes = LiveNotes(self.folder, spark, self._said, lambda: self._query)
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         try:
             self._query = uninterrupted(self._work.launch, lambda: None)
@@ -113,6 +117,7 @@ class Run:
                     reporter.say(f"{self.name}: WARNING: {warning}")
             self._stall.begin(self._on_stall)
             self._watcher.start()
+            self._notes.begin()
         except BaseException:
             self._work.stop_begun()
             self._stall.close()
@@ -179,6 +184,10 @@ class Run:
             warnings += progress_of(self._latest, {}).warnings
         return Status(self._state, self._reported_epoch(), self._error, warnings)
 
+    def _said(self) -> Said:
+        status = self.status
+        return Said(status.state, status.epoch, status.warnings, self._stall.text)
+
     def _may_lose(self) -> tuple[str, ...]:
         """What a crash may lose of an input, or of what a step has in memory."""
         sources = self._start.bundle.sources.items()
@@ -193,6 +202,12 @@ class Run:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
         return progress_of(self._latest, dict(spark["durationMs"]) if spark else {})
+
+    @property
+    def figures(self) -> Figures | None:
+        """All figures as of the last epoch: rates, latency, lag, what limits it; None before the
+        first."""
+        return figures_of(self._start.log, SystemClock().now())
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
@@ -391,6 +406,7 @@ class Run:
     def _finish(self, state: str) -> None:
         self._work.batches.give_core()  # before it is known that another run may begin
         self._stall.close()
+        self._notes.close(state)
         with suppress(OSError):
             stall.note(self.folder, None, 0)
         self._start.log.release()
