@@ -86,6 +86,7 @@ DOORS = {
     "paho": ("connect/mqtt",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
+    "prometheus_client": ("server/prometheus",),
     "typer": ("cli*",),
     "IPython": ("notebook",),
     "pickle": (),
