@@ -50,7 +50,8 @@ ROOMS = {
     "engine": (*JOB, "epoch", "task", "driver", "inspect"),
     "look": (*JOB, "epoch", "task", "driver", "inspect"),
     "testing": (*JOB, "epoch", "task", "driver", "inspect", "look", "api"),
-    "server": ("base", "state", "driver", "inspect"),  # never api, engine or task: no program runs
+    # never api, task or engine: no program runs there
+    "server": ("base", "state", "driver", "inspect", "plan.picture"),
 }
 # Single modules that may import more than their room does.
 MORE = {

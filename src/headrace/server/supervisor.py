@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,7 @@ from headrace.server.questions import Questions
 from headrace.server.records import BACK, READY, START, STOP, TRIAL, JobRecord
 from headrace.state.epochs import EpochLog
 
+_LOOK = 0.02  # seconds
 _AT_ONCE = 4  # jobs of which something that takes long is under way
 
 
@@ -133,6 +135,16 @@ class JobSupervisor:
     def is_busy(self, name: str) -> bool:
         """Whether something that takes long is under way for a job."""
         return name in self._busy
+
+    def end_now(self, name: str, within: float = 10.0) -> None:
+        """Wait until the processes of a job that was killed are gone."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            record = self._desk.record(name)
+            if record.state != State.KILLED or not record.launched:
+                return
+            self.wake()
+            time.sleep(_LOOK)
 
     # a process begins
 

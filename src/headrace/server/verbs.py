@@ -14,6 +14,7 @@ from headrace.server.desk import Desk, epoch_of
 from headrace.server.lifecycle import WITH_PROCESS, State, Verb, after, is_legal
 from headrace.server.records import BACK, READY, START, STOP, TRIAL, JobRecord, Upgrade
 from headrace.server.refusals import busy, illegal
+from headrace.server.upgrades import put_in_place
 
 _ANEW: Mapping[str, Any] = {"failures": 0, "restarts": 0, "retry_at": 0, "reason": None}
 
@@ -79,7 +80,10 @@ class Verbs:
             upgrade = Upgrade(version, before, record.state, READY, drop)
             text = f"version {version} takes the place of version {record.version}"
             changes = {"upgrade": upgrade, **self._again(record)}
-            return self._move(name, Verb.UPGRADE, by, text, **changes)
+            moved = self._move(name, Verb.UPGRADE, by, text, **changes)
+            if moved.state not in WITH_PROCESS and not moved.launched:  # its folder is at rest
+                moved = put_in_place(self._desk, moved)
+            return moved
 
     def _proved(self, record: JobRecord, trial: Upgrade) -> int:
         """What to go back to from the version after one that has not committed anything."""
