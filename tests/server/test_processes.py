@@ -81,7 +81,10 @@ def test_what_cannot_be_started_has_ended(place: Path) -> None:
     assert note is not None and note.code == 1 and "cannot be started" in str(note.error)
 
 
-SLEEPS = "import signal, time; signal.signal(15, lambda *_: exit(0)); print('up', flush=True); time.sleep(600)"  # noqa: E501
+SLEEPS = (
+    "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(0));"
+    "print('up', flush=True); time.sleep(600)"
+)
 
 
 def up(run: Path) -> None:
@@ -153,7 +156,7 @@ def test_a_launch_that_is_called_off_does_not_happen(place: Path) -> None:
     run.mkdir()
     assert processes.call_off(run) and not processes.call_off(run)
     processes.start(run, ["open('happened', 'w')"])
-    until(lambda: not processes.members(run) and not processes.is_ours(run))
+    until(lambda: processes.look(run).launched and not processes.is_ours(run))
     assert processes.look(run) == RunProcess(True) and not (place / "happened").exists()
 
 
