@@ -92,7 +92,7 @@ def _given(route: Route, parts: tuple[str, ...]) -> dict[str, str] | None:
         return None
     given = dict[str, str]()
     for pattern, part in zip(wanted, parts, strict=True):
-        if pattern.startswith("{"):
+        if pattern.startswith("{") and part:
             given[pattern[1:-1]] = part
         elif pattern != part:
             return None
