@@ -159,6 +159,7 @@ __all__ = [
     "collect",
     "collected",
     "connect",
+    "connect_server",
     "count",
     "count_distinct",
     "count_min",
@@ -274,7 +275,8 @@ def _look(part: Part, rows: int) -> tuple[pa.Table, str]:
 
 def _session() -> Any:
     from headrace.engine.session import session
-    from headrace.settings import Settings
+    from headrace.server.client import connect_server
+from headrace.settings import Settings
 
     return session(Settings.load().master)
 
