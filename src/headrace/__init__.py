@@ -88,6 +88,7 @@ from headrace.ops.window.assigners import WindowAssigner, cumulating, everything
 from headrace.ops.window.calendar import calendar
 from headrace.ops.window.evictors import keep, keep_last, keep_near
 from headrace.ops.window.process import WindowProcess, window_value
+from headrace.server.client import connect_server
 from headrace.sinks import Output, collected, on_driver, read_output
 from headrace.sources import Input, generate, rows
 from headrace.sources.spark_frames import from_spark
@@ -275,8 +276,7 @@ def _look(part: Part, rows: int) -> tuple[pa.Table, str]:
 
 def _session() -> Any:
     from headrace.engine.session import session
-    from headrace.server.client import connect_server
-from headrace.settings import Settings
+    from headrace.settings import Settings
 
     return session(Settings.load().master)
 

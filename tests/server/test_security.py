@@ -286,7 +286,7 @@ def test_names_are_those_of_the_owner_and_0000_means_every_address():
         with pytest.raises(ServerError, match="HR-SERVER-057"):
             named.check_host(hosts)
     every = Door(tokens, "0.0.0.0", 1)
-    for host in ("10.0.0.7:8430", "[2001:db8::1]:8430"):
+    for host in ("10.0.0.7:8780", "[2001:db8::1]:8780"):
         every.check_host([host])
     with pytest.raises(ServerError, match="HR-SERVER-057"):
         every.check_host(["rebound.example"])

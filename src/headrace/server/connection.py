@@ -136,16 +136,16 @@ def skew(what: str) -> ServerError:
 def _split(url: str) -> tuple[str, str, int | None]:
     try:
         parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname is not None
-        if fits and not (parts.username or parts.password or parts.query or parts.fragment):
-            if parts.path in ("", "/"):
-                return parts.scheme, str(parts.hostname), parts.port
+        bare = not (parts.username or parts.password or parts.query or parts.fragment)
+        fits = parts.scheme in ("http", "https") and bare and parts.path in ("", "/")
+        if fits and parts.hostname is not None:
+            return parts.scheme, parts.hostname, parts.port
     except ValueError:
         pass
     raise ServerError(
         "HR-SERVER-081",
         f"{_without_secrets(url)!r} is not the address of a server",
-        "Write http://127.0.0.1:8430 or https://host:8430; the token is passed apart from it.",
+        "Write http://127.0.0.1:8780 or https://host:8780; the token is passed apart from it.",
     )
 
 
