@@ -30,6 +30,7 @@ def test_the_defaults_are_for_a_laptop_and_this_folder():
         "log": str(Path.cwd() / ".headrace" / "log"),
         "jobs": str(Path.cwd() / ".headrace" / "jobs"),
         "server": str(Path.cwd() / ".headrace" / "server"),
+        "server_url": None,
         "master": "local[*]",
         "target_batch": 1_000,
         "max_batch": None,
@@ -67,6 +68,7 @@ def test_every_setting_can_come_from_every_side(monkeypatch):
     given = Settings(
         log="/l", jobs="/j", master="spark://m:7077", target_batch=250, max_batch=1,
         slots=2, parallelism=3, keep_epochs=4, secret_file="/s", stall_after=90_000,
+        server_url="http://box:8780",
     )  # fmt: skip
     values = dataclasses.asdict(given) | {"target_batch": "250ms", "stall_after": "90s"}
     assert Settings.load(**values) == given

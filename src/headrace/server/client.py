@@ -147,6 +147,11 @@ class ServedJob:
     def __repr__(self) -> str:
         return f"<job {self.name!r} on the server at {self._connection.url}>"
 
+    @property
+    def server(self) -> str:
+        """The address of the server."""
+        return self._connection.url
+
     # what it is
 
     def details(self) -> JobDetails:
