@@ -30,7 +30,6 @@ def test_the_defaults_are_for_a_laptop_and_this_folder():
         "log": str(Path.cwd() / ".headrace" / "log"),
         "jobs": str(Path.cwd() / ".headrace" / "jobs"),
         "server": str(Path.cwd() / ".headrace" / "server"),
-        "server_url": None,
         "master": "local[*]",
         "target_batch": 1_000,
         "max_batch": None,
@@ -68,7 +67,6 @@ def test_every_setting_can_come_from_every_side(monkeypatch):
     given = Settings(
         log="/l", jobs="/j", master="spark://m:7077", target_batch=250, max_batch=1,
         slots=2, parallelism=3, keep_epochs=4, secret_file="/s", stall_after=90_000,
-        server_url="http://box:8780",
     )  # fmt: skip
     values = dataclasses.asdict(given) | {"target_batch": "250ms", "stall_after": "90s"}
     assert Settings.load(**values) == given
@@ -192,3 +190,12 @@ def test_any_file_is_either_read_or_refused_by_name(content):
         Settings.load()
     except RunError as error:
         assert error.code.startswith("HR-SETTINGS-")
+
+
+def test_the_variables_of_a_client_of_a_server_are_no_misspelt_settings(monkeypatch):
+    monkeypatch.setenv("HEADRACE_SERVER_URL", "http://127.0.0.1:8780")
+    monkeypatch.setenv("HEADRACE_SERVER_TOKEN", "secret")
+    assert Settings.load().server == str(Path.cwd() / ".headrace" / "server")
+    monkeypatch.setenv("HEADRACE_SERVERS", "here")
+    with pytest.raises(RunError):
+        Settings.load()

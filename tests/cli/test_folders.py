@@ -132,9 +132,7 @@ def test_deactivate_asks_a_job_that_runs_and_waits(call):
     assert call("deactivate", "one").stdout == "one is not running\n"
 
 
-@pytest.mark.parametrize(
-    "command", [*OF_A_JOB, "why"]
-)
+@pytest.mark.parametrize("command", [*OF_A_JOB, "why"])
 def test_what_is_no_job_is_refused(call, tmp_path, command):
     (tmp_path / "empty").mkdir()
     (tmp_path / "new.py").write_text('import headrace as hr\njob = hr.Job("new")\n')
@@ -145,9 +143,7 @@ def test_what_is_no_job_is_refused(call, tmp_path, command):
     assert call(command, "missing.py").exit_code == 1
 
 
-@pytest.mark.parametrize(
-    "command", OF_A_JOB
-)
+@pytest.mark.parametrize("command", OF_A_JOB)
 def test_a_program_that_has_not_run_is_refused(call, tmp_path, command):
     (tmp_path / "new.py").write_text(
         dedent(
@@ -164,9 +160,7 @@ def test_a_program_that_has_not_run_is_refused(call, tmp_path, command):
     assert not (tmp_path / ".headrace").exists()
 
 
-@pytest.mark.parametrize(
-    "command", ["list", *OF_A_JOB]
-)
+@pytest.mark.parametrize("command", ["list", *OF_A_JOB])
 def test_help_has_an_example(call, command):
     assert "Example:" in call(command, "--help").stdout
 

@@ -1,11 +1,12 @@
 """Where the commands about jobs find a job: on a server, or in a folder of this machine.
 
-A server is that of --server, of the setting `server_url`, or the one that runs in this folder. A
+A server is that of --server, of HEADRACE_SERVER_URL, or the one that runs in this folder. A
 path is always a folder or a program of this machine; a name is a job of the server if it has one.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 
 from headrace.errors import RunError, ServerError
 from headrace.server.client import ServedJob, ServerConnection, connect_server
+from headrace.server.connection import URL_VARIABLE
 from headrace.server.home import Home
 from headrace.settings import Settings
 
@@ -43,10 +45,14 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 def server_here(url: str | None) -> ServerConnection | None:
     """The server that is asked, None if none is known."""
-    settings = Settings.load()
-    if url is None and settings.server_url is None and not Home(settings.server).is_held():
+    if not is_elsewhere(url) and not Home(Settings.load().server).is_held():
         return None
     return connect_server(url)
+
+
+def is_elsewhere(url: str | None) -> bool:
+    """Whether the server was named: it may be of another machine."""
+    return url is not None or URL_VARIABLE in os.environ
 
 
 def served(name: str, url: str | None) -> ServedJob | None:

@@ -11,7 +11,7 @@ import typer
 from headrace.cli import folders
 from headrace.cli.folders import job_at, print_table
 from headrace.cli.jobs import AsJson, Folder, Name
-from headrace.cli.served import JobName, ServerUrl, needs_server, served, server_here
+from headrace.cli.served import JobName, ServerUrl, is_elsewhere, needs_server, served, server_here
 from headrace.clock import SystemClock
 from headrace.errors import RunError
 from headrace.settings import Settings
@@ -43,7 +43,7 @@ def list_jobs(
     at = None if folder is not None else server_here(server)
     views = at.jobs() if at is not None else []
     rows = [{"job": view.name, **view.json, "server": at.url} for view in views if at is not None]
-    if server is None and Settings.load().server_url is None:  # else it is of another machine
+    if not is_elsewhere(server):
         known = {Path(view.folder).resolve() for view in views}
         root = folder or Path(Settings.load().jobs)
         paths = sorted(path.parent for path in root.glob("*/job.json"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import ServerError
-from headrace.server.connection import TOKEN_VARIABLE, Connection, skew
+from headrace.server.connection import TOKEN_VARIABLE, URL_VARIABLE, Connection, skew
 from headrace.server.home import Home
 from headrace.server.lifecycle import State, Verb
 from headrace.server.tokens import OPERATE, read_tokens
@@ -43,15 +43,13 @@ def connect_server(
 ) -> ServerConnection:
     """Connect to a server of jobs, `headrace server`.
 
-    Without an address it is that of the setting `server_url` (HEADRACE_SERVER_URL), or that of the
-    server whose home is in the working directory. The token comes from HEADRACE_SERVER_TOKEN, or,
+    Without an address it is that of HEADRACE_SERVER_URL, or that of the server whose home is in the working directory. The token comes from HEADRACE_SERVER_TOKEN, or,
     for a server of this directory, from its file of tokens. `ca` is a file with the certificate of
     a server that has one of its own.
     """
-    settings = Settings.load()
-    home = Home(settings.server)
+    home = Home(Settings.load().server)
     local = home.address()
-    chosen = url or settings.server_url or (local or {}).get("url")
+    chosen = url or os.environ.get(URL_VARIABLE) or (local or {}).get("url")
     if chosen is None:
         raise ServerError(
             "HR-SERVER-088",

@@ -19,6 +19,7 @@ from headrace import errors
 from headrace.errors import HeadraceError, ServerError
 from headrace.server.tokens import LONGEST
 
+URL_VARIABLE = "HEADRACE_SERVER_URL"
 TOKEN_VARIABLE = "HEADRACE_SERVER_TOKEN"
 _MOST = 256 << 20  # bytes of an answer
 
