@@ -38,6 +38,7 @@ def test_a_version_takes_the_place_of_another(world: World) -> None:
         assert not plan.refused and plan.version == 2 and "sums" in plan.text
         assert service.job("shop").job.version == 1
         service.upgrade("shop", note="large ones only", by="anna")
+        world.until(lambda: service.job("shop").job.version == 2)  # what came before is the old's
         world.send('{"k": "a", "n": 10}')
         world.until(lambda: "upgrade done" in world.kinds("shop"))
         world.until(lambda: totals(world) == [("a", 1), ("a", 11)])
@@ -49,6 +50,7 @@ def test_a_version_takes_the_place_of_another(world: World) -> None:
         assert savepoints(world) == ["upgrade-2"]
         world.write("shop.py", program(before='sums = sums.where("total > 6")'))
         service.upgrade("shop", program=path)
+        world.until(lambda: service.job("shop").job.version == 3)
         world.send('{"k": "b", "n": 10}')
         world.until(lambda: world.kinds("shop").count("upgrade done") == 2)
         assert savepoints(world) == ["upgrade-3"]  # that before it is not needed any more
@@ -74,6 +76,7 @@ def test_what_the_plan_refuses_changes_nothing(world: World) -> None:
         assert len(service.job("shop").versions) == 1
         world.write("shop.py", renamed)
         service.upgrade("shop", drop=["sums"])  # as it was asked for
+        world.until(lambda: service.job("shop").job.version == 2)
         world.send('{"k": "a", "n": 10}')
         world.until(lambda: totals(world) == [("a", 1), ("a", 10)])  # a new step counts anew
 
