@@ -176,7 +176,7 @@ def upgrade(
     ] = False,
     server: ServerUrl = None,
     no_wait: NoWait = False,
-    timeout: Timeout = 300.0,
+    timeout: Timeout = 120.0,
     as_json: AsJson = False,
 ) -> None:
     """Run another version of a job's program.
@@ -221,12 +221,15 @@ def _decided(job: ServedJob, version: int, timeout: float) -> None:
                 "`headrace logs` shows what it printed. The version before is in its place.",
             )
         if time.monotonic() > deadline:
+            if details.job.state == State.RUNNING:  # with nothing to read, perhaps
+                typer.echo("on trial: it is rolled back if it fails before its first batch")
+                return
             raise ServerError(
                 "HR-CLI-026",
-                f"version {version} of job {job.name!r} has not committed a batch within "
-                f"{timeout:g} s",
-                "It may have nothing to read: `headrace why`. Until its first batch it is rolled "
-                "back if it fails.",
+                f"job {job.name!r} is {details.job.state} {timeout:g} s after its upgrade to "
+                f"version {version}",
+                "`headrace events` and `headrace logs` show what it does. Until its first batch "
+                "the version is rolled back if it fails.",
             )
         time.sleep(_LOOK_EVERY * 5)
 

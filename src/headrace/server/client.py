@@ -43,9 +43,10 @@ def connect_server(
 ) -> ServerConnection:
     """Connect to a server of jobs, `headrace server`.
 
-    Without an address it is that of HEADRACE_SERVER_URL, or that of the server whose home is in the working directory. The token comes from HEADRACE_SERVER_TOKEN, or,
-    for a server of this directory, from its file of tokens. `ca` is a file with the certificate of
-    a server that has one of its own.
+    Without an address it is that of HEADRACE_SERVER_URL, or that of the server whose home is in
+    the working directory. The token comes from HEADRACE_SERVER_TOKEN, or, for a server of this
+    directory, from its file of tokens. `ca` is a file with the certificate of a server that has
+    one of its own.
     """
     home = Home(Settings.load().server)
     local = home.address()
@@ -85,8 +86,7 @@ class ServerConnection:
 
     def info(self) -> ServerInfo:
         """Its version, home and allowed folders, and how many jobs are in which state."""
-        found = _read(ServerInfo, self._connection.ask("GET", "server"))
-        return found
+        return _read(ServerInfo, self._connection.ask("GET", "server"))
 
     @property
     def role(self) -> str:
@@ -187,8 +187,9 @@ class ServedJob:
         query = {
             "names": ",".join(names) or None, "since": since, "until": until, "points": points,
         }  # fmt: skip
-        found = _read(Series, self._ask("GET", "series", query=query))
-        return found
+        found = self._ask("GET", "series", query=query)
+        named = {name: tuple(values) for name, values in _field(found, "series").items()}
+        return Series(tuple(_field(found, "times")), named)
 
     def events(self, *, after: int = 0, limit: int = 200) -> list[Event]:
         """What happened to it: the newest, or the first after an id."""

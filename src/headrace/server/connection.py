@@ -151,7 +151,8 @@ def _split(url: str) -> tuple[str, str, int | None]:
 
 
 def _without_secrets(url: str) -> str:
-    return f"...@{url.rpartition('@')[2]}" if "@" in url else url.partition("?")[0]
+    shown = f"...@{url.rpartition('@')[2]}" if "@" in url else url
+    return shown.partition("?")[0].partition("#")[0]
 
 
 def _checked_token(token: str) -> str:
