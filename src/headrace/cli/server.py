@@ -148,7 +148,9 @@ def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
 
 @app.command("status")
 def status(home: HomeDir = None, as_json: AsJson = False) -> None:
-    """Show whether a server runs here, and where it listens.
+    """Show whether a server runs here, and where.
+
+    The exit code is 1 if there is none.
 
     Example: [bold]headrace server status[/bold]
     """
@@ -207,7 +209,7 @@ def token(
 ) -> None:
     """Say where the tokens are; with --show, print one.
 
-    Example: [bold]headrace server token --role read --show[/bold]
+    Example: [bold]headrace server token --show --role read[/bold]
     """
     from headrace.server.tokens import read_tokens
 
@@ -246,8 +248,8 @@ def install(
 ) -> None:
     """Install the server as a service of systemd.
 
-    It starts with the machine, and runs in this folder, with these options. Restarting the
-    service does not touch jobs.
+    It then starts with the machine, and runs in this folder with these options. A restart of
+    the service does not touch jobs.
 
     Example: [bold]headrace server install --user --programs jobs[/bold]
     """
