@@ -23,7 +23,8 @@ def refused(call, code: str) -> HeadraceError:
 
 
 def totals(world: World, name: str = "shop") -> list[tuple[str, int]]:
-    rows = hr.read_output(world.place / f"out-{name}").to_pylist()
+    place = world.place / f"out-{name}"
+    rows = hr.read_output(place).to_pylist() if place.is_dir() and any(place.iterdir()) else []
     return sorted((row["k"], row["total"]) for row in rows)
 
 
