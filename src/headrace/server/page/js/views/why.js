@@ -1,0 +1,42 @@
+// Why there is no output, or less than one thinks: in words, as `headrace why` says it.
+
+import { get, path } from "../api.js";
+import { h } from "../dom.js";
+import { time } from "../format.js";
+import { button, empty, loading } from "../parts.js";
+
+const EVERY = 15_000; // the answer needs a process of its own
+
+export class Why {
+  constructor(app, of) {
+    Object.assign(this, { app, of, reasons: null, loaded: 0 });
+  }
+
+  refresh() {
+    this.loaded = 0;
+  }
+
+  async load(signal) {
+    if (Date.now() - this.loaded < EVERY) return;
+    const { reasons } = await get(path(["jobs", this.of.name, "why"]), { signal });
+    this.loaded = Date.now();
+    this.reasons = reasons;
+    this.app.draw();
+  }
+
+  view() {
+    if (!this.reasons) return this.of.tabError ? null : loading("the answer");
+    return [
+      h("div", { class: "bar", key: "bar" }, h("h2", {}, "Why is there no output, or not the one I expect?"), h("span", { class: "gap" }),
+        h("span", { class: "note" }, `Asked at ${time(this.loaded)}`),
+        button("Ask again", () => {
+          this.loaded = 0;
+          this.of.poll.now();
+        })),
+      this.reasons.length
+        ? h("ol", { class: "reasons", key: "reasons" }, this.reasons.map((reason) => h("li", { class: "panel" },
+            reason.code ? h("code", {}, reason.code) : null, h("p", { class: "fact" }, reason.text), reason.hint ? h("p", { class: "hint" }, reason.hint) : null)))
+        : empty("Nothing holds output back: rows come in, and results go out."),
+    ];
+  }
+}
