@@ -44,7 +44,7 @@ EDGES = [
 ]  # fmt: skip
 ERRORS = [
     "FencedError", "HeadraceError", "InputError", "LogError", "OutputError", "PlanError",
-    "RunError", "StateError", "StepError",
+    "RunError", "ServerError", "StateError", "StepError",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from headrace.errors import (
     OutputError,
     PlanError,
     RunError,
+    ServerError,
     StateError,
     StepError,
 )
@@ -133,6 +134,7 @@ __all__ = [
     "Producer",
     "Run",
     "RunError",
+    "ServerError",
     "ShellBolt",
     "ShellSpout",
     "Spout",

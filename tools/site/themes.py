@@ -271,7 +271,7 @@ pytest finds them by itself where Headrace is installed.
         "and :doc:`/docs/guide/errors` for rows that cannot be processed.",
         public(
             "HeadraceError PlanError InputError OutputError LogError StateError StepError "
-            "RunError FencedError"
+            "RunError FencedError ServerError"
         ),
     ),
 )

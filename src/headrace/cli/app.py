@@ -15,8 +15,9 @@ from typer.core import TyperGroup
 
 import headrace
 from headrace.cli import dead, doctor, folders, forget, jobs, savepoint, state, topic, why
-from headrace.cli.supervise import MAY_PASS, PASSING
+from headrace.cli.error_note import note_error, take_place
 from headrace.errors import HeadraceError
+from headrace.restarts import MAY_PASS, PASSING
 
 HELP = """Stream processing for Python on Apache Spark.
 
@@ -45,9 +46,11 @@ class _Commands(TyperGroup):
         _unwrap(self)
 
     def invoke(self, ctx: Any) -> Any:
+        place = take_place()
         try:
             return super().invoke(ctx)
         except HeadraceError as error:
+            note_error(place, error)
             typer.echo(str(error), err=True)
             for note in getattr(error, "__notes__", ()):
                 typer.echo(note, err=True)

@@ -14,10 +14,11 @@ import typer
 
 import headrace as hr
 from headrace.cli.loading import load_job
-from headrace.cli.supervise import Supervisor, command_of
+from headrace.cli.supervise import Supervisor
 from headrace.driver.start import folder_of
 from headrace.engine.interrupts import acting, say_stopped
 from headrace.errors import RunError, StateError
+from headrace.restarts import command_of
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
 
