@@ -1,25 +1,27 @@
 // Where the boxes of a graph lie: columns by the longest way from an input, in a column in the order that
 // crosses the fewest lines, and each as near as it can be to what it is joined with. Numbers only, no drawing.
 
-const COLUMN_GAP = 92;
+const COLUMN_GAP = 104;
+const PORT = 54; // between lines that arrive at one box
 const ROW_GAP = 26;
 const SWEEPS = 6;
 
 /** `nodes` are {id, width, height, floor?} (`floor`: the first column it may lie in), `edges` {from, to}.
- *  Gives nodes x and y, and edges `points`; edges that close a loop are marked `back`. */
+ *  Gives nodes x and y, and edges the `chain` of boxes and lanes they pass, and where they arrive; edges that close a loop are marked `back`. */
 export function layOut(nodes, edges) {
   const byId = new Map(nodes.map((node) => [node.id, Object.assign(node, { before: [], column: node.floor ?? 0 })]));
   markBack(byId, edges);
   const forward = edges.filter((edge) => !edge.back);
   for (const edge of forward) byId.get(edge.to).before.push(byId.get(edge.from));
   assignColumns(nodes);
+  for (const node of nodes) node.height = Math.max(node.height, node.before.length * PORT);
   const all = [...nodes, ...lanes(forward, byId)];
   const columns = [];
   for (const node of all) (columns[node.column] ??= []).push(node);
   for (let i = 0; i < columns.length; i += 1) columns[i] ??= [];
   order(columns);
   place(columns);
-  for (const edge of forward) edge.points = edge.chain;
+  for (const node of nodes) ports(node, forward);
   const width = Math.max(0, ...nodes.map((n) => n.x + n.width));
   const height = Math.max(0, ...all.map((n) => n.y + n.height));
   return { width, height, columns: columns.map((c) => ({ x: c[0]?.x ?? 0, width: Math.max(0, ...c.map((n) => n.width)) })) };
@@ -125,6 +127,17 @@ function settle(column, sides) {
   column.forEach((node, i) => {
     node.y = Math.max(floor, (down[i] + up[i]) / 2);
     floor = node.y + node.height + ROW_GAP;
+  });
+}
+
+/** Lines that arrive at a box do so in the order of where they come from, so none cross there. */
+function ports(node, edges) {
+  const arriving = edges.filter((edge) => edge.to === node.id);
+  const height = (edge) => edge.chain.at(-2).y + edge.chain.at(-2).height / 2;
+  arriving.sort((a, b) => height(a) - height(b));
+  const step = Math.min(PORT, node.height / arriving.length);
+  arriving.forEach((edge, i) => {
+    edge.arrives = node.y + node.height / 2 + (i - (arriving.length - 1) / 2) * step;
   });
 }
 

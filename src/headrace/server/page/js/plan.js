@@ -2,16 +2,23 @@
 
 const LONGEST = 30;
 const LOOP = "loop:";
-const CHAR = 7.0;
 const LINE = 17;
 const PAD = 12;
 const NARROWEST = 150;
 
 export const shortened = (text, longest = LONGEST) => (text.length <= longest ? text : `${text.slice(0, longest - 1)}…`);
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** How wide a text is in the letters of the graph; the first line of a box is bold. */
+function measured(text, isBold) {
+  ruler.font = `${isBold ? "650 12.5px" : "12px"} ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
 function box(id, kind, lines, more) {
   const texts = lines.filter(Boolean).map((line) => shortened(line));
-  const width = Math.max(NARROWEST, ...texts.map((text, i) => text.length * (i ? CHAR * 0.93 : CHAR * 1.08) + 2 * PAD));
+  const width = Math.max(NARROWEST, ...texts.map((text, i) => measured(text, i === 0) + 2 * PAD + 4));
   return { id, kind, lines: texts, width, height: 2 * PAD + texts.length * LINE + 22, ...more };
 }
 

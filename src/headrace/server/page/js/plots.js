@@ -11,11 +11,13 @@ const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3], [1, 4]]; // so that lines dif
 const MOST = 5; // lines of a plot
 const SHOWN = 24; // rows of the table of values
 const sync = uPlot.sync("plots");
+let made = 0;
 
 /** One plot; `format` makes a text of a value. Lines are {name, label}. */
 export class Plot {
   constructor({ id, title, format, lines, draw }) {
-    Object.assign(this, { id, title, format, lines: lines.slice(0, MOST), draw, data: [[]], range: null, chart: null, at: null, opened: false, host: null });
+    made += 1;
+    Object.assign(this, { key: `plot ${made}`, id, title, format, lines: lines.slice(0, MOST), draw, data: [[]], range: null, chart: null, at: null, opened: false, host: null });
     this.forget = onTheme(() => this.rebuild());
     this.resizing = new ResizeObserver(() => this.resize());
   }
@@ -47,7 +49,7 @@ export class Plot {
   }
 
   build() {
-    if (!this.host || !this.host.clientWidth) return;
+    if (!this.range || !this.host?.clientWidth) return;
     const [ink, grid] = [colour("ink-2"), colour("grid")];
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: ink, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
@@ -108,13 +110,13 @@ export class Plot {
   view() {
     const times = this.data[0];
     const at = this.at !== null && this.at < times.length ? times[this.at] : null;
-    return h("figure", { class: "plot panel", key: this.id, "data-plot": this.id },
+    return h("figure", { class: "plot panel", key: this.key, "data-plot": this.id },
       h("figcaption", {},
         h("h3", {}, this.title),
         h("span", { class: "at note" }, at ? time(at) : ""),
         h("span", { class: "keys" }, this.lines.map(({ label }, i) =>
-          h("span", { class: `key line-${i + 1}` }, this.lines.length > 1 ? [h("svg", { class: "swatch", viewBox: "0 0 18 4", "aria-hidden": "true" },
-            h("path", { d: "M0 2H18", "stroke-dasharray": DASHES[i].join(" ") || null })), `${label} `] : null,
+          h("span", { class: `key line-${i + 1}` }, h("svg", { class: "swatch", viewBox: "0 0 18 4", "aria-hidden": "true" },
+            h("path", { d: "M0 2H18", "stroke-dasharray": DASHES[i].join(" ") || null })), `${label} `,
             h("span", { class: "value" }, this.format(this.value(i))))))),
       h("div", { class: "canvas", role: "img", "aria-label": this.summary(), host: (node) => this.placed(node) }),
       this.isEmpty ? h("p", { class: "none note" }, "No values in this time.") : null,
@@ -131,7 +133,7 @@ export class Plot {
   placed(node) {
     this.host = node;
     this.resizing.observe(node);
-    if (this.range) this.build();
+    this.build();
   }
 
   table() {

@@ -23,6 +23,7 @@ export class Connection {
 
   /** Returns after how many milliseconds to try again. */
   failed() {
+    if (this.isLost && Date.now() < this.nextTry - 50) return this.nextTry - Date.now(); // another request has said so
     if (!this.isLost) this.lostAt = Date.now();
     this.failures += 1;
     const wait = Math.min(SLOWEST, FIRST * 2 ** (this.failures - 1));
@@ -32,11 +33,12 @@ export class Connection {
   }
 }
 
-/** Calls `work(signal)` every so many milliseconds, one call at a time. */
+/** Calls `work(signal)` every so many milliseconds, one call at a time; `every()` may be Infinity: then only
+ *  when it is told to, or again when the server was gone. */
 export class Poll {
   constructor(work, every, connection, refused) {
     Object.assign(this, { work, every, connection, refused, timer: null, stopping: null, running: false, again: false });
-    this.seen = () => (document.hidden ? this.pause() : this.now());
+    this.seen = () => (document.hidden ? this.pause() : this.every() < Infinity && this.now());
   }
 
   start() {
@@ -68,7 +70,7 @@ export class Poll {
     this.running = true;
     this.again = false;
     const { signal } = this.stopping;
-    let wait = this.every;
+    let wait = null;
     try {
       await this.work(signal);
       if (!signal.aborted) this.connection.answered();
@@ -80,6 +82,7 @@ export class Poll {
       this.running = false;
     }
     if (signal.aborted || document.hidden) return;
-    this.timer = setTimeout(() => this.now(), this.again ? 0 : wait);
+    wait = this.again ? 0 : (wait ?? this.every());
+    if (wait < Infinity) this.timer = setTimeout(() => this.now(), wait);
   }
 }

@@ -11,7 +11,7 @@ const EVERY = 2000;
 export class EventsView {
   constructor(app) {
     Object.assign(this, { app, title: "Events", crumbs: ["events"], list: new EventList(), error: null });
-    this.poll = new Poll((signal) => this.load(signal), EVERY, app.connection, (error) => app.refused(error, this));
+    this.poll = new Poll((signal) => this.load(signal), () => EVERY, app.connection, (error) => app.refused(error, this));
   }
 
   start() {

@@ -6,34 +6,33 @@ import { NONE, cell, count, exact, plural, time } from "../format.js";
 import { button, empty, facts, loading, panel, problem, table, when } from "../parts.js";
 
 const MOST = 100;
-const EVERY = 4000;
+const AGAIN = 10_000;
 
 export class Dead {
   constructor(app, of) {
-    Object.assign(this, { app, of, found: null, group: null, open: null, letter: null, letterError: null, marked: new Set(), loaded: 0 });
-  }
-
-  refresh() {
-    this.loaded = 0;
+    Object.assign(this, { app, of, found: null, groups: [], every: Infinity, group: null, open: null, letter: null, letterError: null, marked: new Set(), loaded: 0 });
   }
 
   async load(signal) {
-    if (Date.now() - this.loaded < EVERY) return;
-    const group = this.group;
-    const query = { step: group?.step, reason: group?.error, limit: MOST };
-    const found = await get(path(["jobs", this.of.name, "dead"], query), { signal });
-    if (group !== this.group) return;
+    const { group } = this;
+    this.seen = this.of.job.dead;
+    const found = await get(path(["jobs", this.of.name, "dead"], { step: group?.step, reason: group?.error, limit: MOST }), { signal });
+    if (group !== this.group) return; // another one was chosen meanwhile
     this.loaded = Date.now();
-    if (!group || !this.found) this.found = found;
-    else this.found = { ...found, groups: this.found.groups.length > found.groups.length ? this.found.groups : found.groups };
-    this.app.draw();
+    this.groups = group ? this.groups : found.groups;
+    this.found = found;
+  }
+
+  /** Letters are read by a process of its own, so only when there are others. */
+  noticed(job) {
+    if (this.found && job.dead !== this.seen && Date.now() - this.loaded > AGAIN) this.of.tabPoll.now();
   }
 
   choose(group) {
     const isSame = this.group && group && this.group.step === group.step && this.group.error === group.error;
-    Object.assign(this, { group: isSame ? null : group, loaded: 0, open: null, letter: null });
+    Object.assign(this, { group: isSame ? null : group, open: null, letter: null });
     this.marked.clear();
-    this.of.poll.now();
+    this.of.tabPoll.now();
     this.app.draw();
   }
 
@@ -70,8 +69,7 @@ export class Dead {
         const n = countOf(done);
         this.app.announce(n === null ? "The replay was asked for" : `${plural(n, "dead letter")} will be replayed`);
         this.marked.clear();
-        this.refresh();
-        this.of.poll.now();
+        this.of.refresh();
       },
     });
   }
@@ -85,16 +83,16 @@ export class Dead {
   view() {
     if (!this.found) return this.of.tabError ? null : loading("dead letters");
     const { found } = this;
-    if (!found.groups.length && !found.letters.length) return empty("There are no dead letters: no row has failed.");
-    return [this.groups(), this.letters()];
+    if (!this.groups.length && !found.letters.length) return empty("There are no dead letters: no row has failed.");
+    return [this.reasons(), this.letters()];
   }
 
-  groups() {
+  reasons() {
     const choose = (g) => h("button", {
       type: "button", class: "link", "data-row": true, "aria-pressed": String(this.group?.step === g.step && this.group?.error === g.error), onclick: () => this.choose(g),
     }, g.error || NONE);
     return panel("By reason", table({
-      caption: "Dead letters by reason", rows: this.found.groups, key: (g) => `${g.step}\n${g.error}`, columns: [
+      caption: "Dead letters by reason", rows: this.groups, key: (g) => `${g.step}\n${g.error}`, columns: [
         { id: "error", title: "Reason", class: "text", cell: choose },
         { id: "step", title: "Step", cell: (g) => g.step },
         { id: "count", title: "Letters", number: true, cell: (g) => count(g.count) },

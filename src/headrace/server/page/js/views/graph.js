@@ -15,21 +15,18 @@ const FORM = "headrace.graph";
 
 export class Graph {
   constructor(app, of) {
-    Object.assign(this, { app, of, plan: null, planVersion: null, error: null, form: recalled(FORM, "logical"), chosen: null, scale: 1, fits: true, drawn: null });
+    Object.assign(this, { app, of, plan: null, planVersion: null, every: Infinity, form: recalled(FORM, "logical"), chosen: null, scale: 1, fits: true, drawn: null });
+  }
+
+  async load(signal) {
+    const { version } = this.of.job;
+    this.plan = await get(jobPath(this.of.name, "plan"), { signal });
+    Object.assign(this, { planVersion: version, drawn: null });
   }
 
   /** The plan is of a version: it is fetched again when another one runs. */
-  async load(signal) {
-    const version = this.of.job?.version ?? null;
-    if (this.plan && (version === null || version === this.planVersion)) return;
-    this.plan = await get(jobPath(this.of.name, "plan"), { signal });
-    this.planVersion = version;
-    this.drawn = null;
-    this.app.draw();
-  }
-
-  refresh() {
-    this.planVersion = null;
+  noticed(job) {
+    if (this.plan && job.version !== this.planVersion) this.of.tabPoll.now();
   }
 
   choose(form) {
@@ -119,7 +116,7 @@ export class Graph {
         width: Math.round(drawn.width * scale), height: Math.round(drawn.height * scale),
         viewBox: `0 0 ${drawn.width} ${drawn.height}`, role: "group", "aria-label": `Plan of ${this.plan.job}`,
       },
-        h("defs", {}, h("marker", { id: "tip", viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "7", markerHeight: "7", orient: "auto-start-reverse" }, h("path", { d: "M0,0.5 L7.5,4 L0,7.5 z", class: "tip" }))),
+        h("defs", {}, h("marker", { id: "tip", viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "10", markerHeight: "10", markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, h("path", { d: "M0,0.5 L7.5,4 L0,7.5 z", class: "tip" }))),
         h("g", { transform: `translate(${MARGIN},${MARGIN})` }, this.bands()),
         h("g", { transform: `translate(${MARGIN},${MARGIN + drawn.head})` },
           drawn.edges.map((edge, i) => this.edge(edge, i)), drawn.nodes.map((node) => this.node(node)))));
@@ -136,52 +133,35 @@ export class Graph {
 
   bands() {
     const { drawn } = this;
-    return drawn.bands.map((band, i) => {
+    const bands = drawn.bands.map((band) => {
       const those = drawn.nodes.filter((n) => n.level === band.level);
-      if (!those.length) return null;
-      const left = Math.min(...those.map((n) => n.x)) - 14;
-      const right = Math.max(...those.map((n) => n.x + n.width)) + 14;
+      return { band, left: Math.min(...those.map((n) => n.x)), right: Math.max(...those.map((n) => n.x + n.width)) };
+    }).filter(({ left }) => Number.isFinite(left));
+    return bands.map(({ band, left, right }, i) => {
+      const from = i ? (bands[i - 1].right + left) / 2 + 3 : left - 12;
+      const to = i < bands.length - 1 ? (right + bands[i + 1].left) / 2 - 3 : right + 12;
       return h("g", { key: `band ${band.level}` },
-        h("rect", { class: `band${i % 2 ? " odd" : ""}`, x: left, y: -8, width: right - left, height: drawn.below + drawn.head + 20, rx: 8 }),
-        h("text", { class: "band-name", x: left + 12, y: 12 }, `Level ${band.level} · ${band.task === "source" ? "source tasks" : "tasks by slot"}`));
+        h("rect", { class: "band", x: from, y: -8, width: to - from, height: drawn.below + drawn.head + 20, rx: 8 }),
+        h("text", { class: "band-name", x: from + 12, y: 12 }, `Level ${band.level} · ${band.task === "source" ? "source tasks" : "tasks by slot"}`));
     });
   }
 
   edge(edge, i) {
     const flow = this.rateOf(edge);
-    const chain = edge.points;
-    let way;
-    let at;
-    if (edge.back) {
-      const [from, to] = [edge.from, edge.to].map((id) => this.drawn.nodes.find((n) => n.id === id));
-      const [x1, x2, y] = [from.x + from.width / 2, to.x + to.width / 2, this.drawn.below + 34];
-      way = `M${x1},${from.y + from.height} C${x1},${y} ${x2},${y} ${x2},${to.y + to.height}`;
-      at = { x: (x1 + x2) / 2, y: y - 12 };
-    } else {
-      const [first] = chain;
-      let [x, y] = [first.x + first.width, first.y + first.height / 2];
-      way = `M${x},${y}`;
-      for (const next of chain.slice(1)) {
-        const ny = next.y + next.height / 2;
-        const half = (x + next.x) / 2;
-        way += ` C${half},${y} ${half},${ny} ${next.x},${ny}`;
-        if (next.isLane) way += ` H${next.x + next.width}`;
-        [x, y] = [next.x + next.width, ny];
-      }
-      const last = chain.at(-1);
-      at = { x: last.x - 9, y: last.y + last.height / 2 - 6 };
-      const same = this.drawn.edges.filter((e) => !e.back && e.to === edge.to);
-      if (same.length > 1) { // lines that meet say theirs where they begin
-        at = { x: first.x + first.width + 6, y: first.y + first.height / 2 - 6 - 13 * this.drawn.edges.filter((e) => !e.back && e.from === edge.from).indexOf(edge), start: true };
-      }
-    }
+    const { way, x, y } = edge.back ? this.wayBack(edge) : wayOf(edge);
+    const anchor = edge.back ? "middle" : "end";
     const words = [flow?.text, edge.port && edge.port !== "late" ? `.${edge.port}` : ""].filter(Boolean).join(" ");
-    const wm = this.delayOf(edge);
-    const anchor = at.start ? "start" : edge.back ? "middle" : "end";
+    const below = [this.delayOf(edge), shortened(edge.how, 18)].filter(Boolean);
     return h("g", { key: `edge ${i}`, class: "edge" },
-      h("path", { d: way, class: `line${edge.back ? " back" : ""}`, "marker-end": "url(#tip)", vars: { "--flow": (1 + Math.min(4, Math.log10(1 + (flow?.value ?? 0)))).toFixed(2) } }),
-      h("text", { x: at.x, y: at.y, "text-anchor": anchor, class: "flow" }, words),
-      h("text", { x: at.x, y: at.y + 19, "text-anchor": anchor, class: "how" }, [wm, edge.how].filter(Boolean).map((t) => shortened(t, 22)).join(" · ")));
+      h("path", { d: way, class: `line${edge.back ? " back" : ""}`, "marker-end": "url(#tip)", vars: { "--flow": (1.2 + Math.min(2.4, 0.55 * Math.log10(1 + (flow?.value ?? 0)))).toFixed(2) } }),
+      h("text", { x, y: y - 6, "text-anchor": anchor, class: "flow" }, words),
+      below.map((text, n) => h("text", { x, y: y + 14 + 13 * n, "text-anchor": anchor, class: "how" }, text)));
+  }
+
+  wayBack(edge) {
+    const [from, to] = [edge.from, edge.to].map((id) => this.drawn.nodes.find((n) => n.id === id));
+    const [x1, x2, y] = [from.x + from.width / 2, to.x + to.width / 2, this.drawn.below + 34];
+    return { way: `M${x1},${from.y + from.height} C${x1},${y} ${x2},${y} ${x2},${to.y + to.height}`, x: (x1 + x2) / 2, y: y - 8 };
   }
 
   delayOf(edge) {
@@ -211,9 +191,11 @@ export class Graph {
       h("title", {}, `${name}: ${node.step.detail ?? ""}`),
       h("rect", { class: "box", width: node.width, height: node.height, rx: 7 }),
       node.lines.map((line, i) => h("text", { x: 12, y: 24 + 17 * i, class: i === 0 ? "name" : "more" }, line)),
-      h("rect", { class: "busy-track", x: 12, y: node.height - 15, width: node.width - 64, height: 5, rx: 2.5 }),
-      busy === null ? null : h("rect", { class: `busy${busy > 0.85 ? " full" : ""}`, x: 12, y: node.height - 15, width: Math.max(1, (node.width - 64) * Math.min(1, busy)), height: 5, rx: 2.5 }),
-      h("text", { class: "busy-text", x: node.width - 10, y: node.height - 9, "text-anchor": "end" }, busy === null ? "–" : percent(busy)),
+      busy === null ? h("text", { class: "busy-text", x: 12, y: node.height - 10 }, f?.lag_rows === undefined || f.lag_rows === null ? "" : `${short(f.lag_rows)} rows wait`) : [
+        h("rect", { class: "busy-track", x: 12, y: node.height - 15, width: node.width - 64, height: 5, rx: 2.5 }),
+        h("rect", { class: `busy${busy > 0.85 ? " full" : ""}`, x: 12, y: node.height - 15, width: Math.max(1, (node.width - 64) * Math.min(1, busy)), height: 5, rx: 2.5 }),
+        h("text", { class: "busy-text", x: node.width - 10, y: node.height - 9, "text-anchor": "end" }, percent(busy)),
+      ],
       isNeck ? h("text", { class: "neck", x: 0, y: -7 }, "▼ bottleneck") : null);
   }
 
@@ -257,4 +239,19 @@ export class Graph {
     ];
     return table({ caption: "Steps of the plan", rows: this.plan.logical, key: (s) => s.name, columns });
   }
+}
+
+/** The line of an edge through its lanes, and where its words end: just before the arrow. */
+function wayOf(edge) {
+  const [first] = edge.chain;
+  let [x, y] = [first.x + first.width, first.y + first.height / 2];
+  let way = `M${x},${y}`;
+  for (const next of edge.chain.slice(1)) {
+    const to = next.isLane ? next.y + next.height / 2 : edge.arrives;
+    const half = (x + next.x) / 2;
+    way += ` C${half},${y} ${half},${to} ${next.x},${to}`;
+    if (next.isLane) way += ` H${next.x + next.width}`;
+    [x, y] = [next.x + next.width, to];
+  }
+  return { way, x: edge.chain.at(-1).x - 11, y };
 }

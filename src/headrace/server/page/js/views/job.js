@@ -31,7 +31,8 @@ export class JobView {
   constructor(app, name, tab) {
     Object.assign(this, { app, name, crumbs: ["jobs", name], job: null, error: null, tab: null, tabId: null });
     this.actions = new Actions(app, this);
-    this.poll = new Poll((signal) => this.load(signal), EVERY, app.connection, (error) => app.refused(error, this));
+    this.poll = new Poll((signal) => this.load(signal), () => EVERY, app.connection, (error) => app.refused(error, this));
+    this.known = new Promise((known) => (this.isKnown = known)); // the job was loaded once
     this.wanted = tab;
   }
 
@@ -49,22 +50,32 @@ export class JobView {
   }
 
   stop() {
-    this.tab?.stop?.();
+    this.leaveTab();
     this.poll.stop();
     this.actions.stop();
   }
 
   refresh() {
-    this.tab?.refresh?.();
+    this.tabPoll?.now();
     this.poll.now();
+  }
+
+  leaveTab() {
+    this.tabPoll?.stop();
+    this.tab?.stop?.();
   }
 
   show(tab) {
     const [id, , Tab] = TABS.find(([name]) => name === tab) ?? TABS[0];
     if (id === this.tabId) return;
-    this.tab?.stop?.();
-    Object.assign(this, { tabId: id, tab: new Tab(this.app, this), tabError: null });
-    this.poll.now();
+    this.leaveTab();
+    const chosen = new Tab(this.app, this);
+    Object.assign(this, { tabId: id, tab: chosen, tabError: null, tabPoll: null });
+    if (chosen.load) {
+      // what a tab is refused is said in the tab, and the rest of the page goes on
+      this.tabPoll = new Poll((signal) => this.loadTab(signal), () => chosen.every ?? EVERY, this.app.connection, (error) => this.tabRefused(error));
+      this.tabPoll.start();
+    }
     this.app.draw(() => document.querySelector(".tabs [aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }));
   }
 
@@ -74,27 +85,29 @@ export class JobView {
   }
 
   async load(signal) {
-    const { tab } = this;
-    const [job] = await Promise.all([get(jobPath(this.name), { signal }), this.loadTab(tab, signal)]);
-    this.taken(job);
+    this.taken(await get(jobPath(this.name), { signal }));
   }
 
-  /** What a tab is refused is said in the tab, and the rest of the page goes on. */
-  async loadTab(tab, signal) {
-    if (!tab.load) return;
-    try {
-      await tab.load(signal);
-      if (tab === this.tab) this.tabError = null;
-    } catch (error) {
-      if (error.status === undefined || error.status === 401) throw error;
-      if (tab === this.tab) this.tabError = error;
-    }
+  async loadTab(signal) {
+    await this.known;
+    if (signal.aborted) return;
+    await this.tab.load(signal);
+    this.tabError = null;
+    this.app.draw();
+  }
+
+  tabRefused(error) {
+    if (error.status === 401) this.app.refused(error, this);
+    else this.tabError = error;
+    this.app.draw();
   }
 
   taken(job) {
     const before = this.job?.state;
     this.job = job;
     this.error = null;
+    this.isKnown();
+    this.tab.noticed?.(job);
     if (before && before !== job.state) {
       this.app.announce(`${this.name} is ${job.state}${job.reason ? `: ${job.reason}` : ""}`);
     }
@@ -104,7 +117,7 @@ export class JobView {
   view() {
     if (!this.job) return this.error ? [h("h1", {}, this.name), problem(this.error), h("p", {}, h("a", { href: "#/" }, "All jobs"))] : loading("the job");
     return [this.head(), this.tabs(),
-      h("div", { class: "tab-panel", role: "tabpanel", id: "tab-panel", "aria-labelledby": `tab-${this.tabId}`, key: this.tabId },
+      h("div", { class: "tab-panel", role: "tabpanel", id: "tab-panel", "aria-labelledby": `tab-${this.tabId}`, key: `${this.name} ${this.tabId}` },
         problem(this.tabError), this.tab.view())];
   }
 

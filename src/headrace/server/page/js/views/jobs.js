@@ -2,7 +2,7 @@
 
 import { get, jobPath, path, post } from "../api.js";
 import { h } from "../dom.js";
-import { ago, count, duration, exact, plural, rate, seconds, short } from "../format.js";
+import { NONE, ago, count, duration, exact, plural, rate, seconds, short } from "../format.js";
 import { icon } from "../icons.js";
 import { button, empty, field, loading, pill, problem, sorted, sparkline, table } from "../parts.js";
 import { Poll } from "../poll.js";
@@ -19,7 +19,7 @@ export class JobsView {
       app, title: "Jobs", crumbs: [], jobs: null, error: null, filter: "", state: null,
       order: { by: "name", down: false }, past: new Map(), before: new Map(),
     });
-    this.poll = new Poll((signal) => this.load(signal), EVERY, app.connection, (error) => app.refused(error, this));
+    this.poll = new Poll((signal) => this.load(signal), () => EVERY, app.connection, (error) => app.refused(error, this));
   }
 
   start() {
@@ -168,7 +168,7 @@ const COLUMNS = (view) => [
   { id: "lag", title: "Lag", number: true, sort: (job) => job.lag_rows, cell: (job) => [
     h("span", { class: "figure" }, short(job.lag_rows)), h("span", { class: "note" }, job.lag_seconds ? seconds(job.lag_seconds) : "") ] },
   { id: "latency", title: "Latency p95", number: true, sort: (job) => job.latency_p95, cell: (job) => duration(job.latency_p95) },
-  { id: "watermark", title: "Watermark delay", number: true, sort: (job) => job.watermark_delay, cell: (job) => h("span", { title: exact(job.watermark) }, seconds(job.watermark_delay)) },
+  { id: "watermark", title: "Watermark", number: true, sort: (job) => job.watermark_delay, cell: (job) => h("span", { title: exact(job.watermark) }, job.watermark_delay === null ? NONE : `−${seconds(job.watermark_delay)}`) },
   { id: "late", title: "Late", number: true, sort: (job) => job.late, cell: (job) => short(job.late) },
   { id: "dead", title: "Dead", number: true, sort: (job) => job.dead, cell: (job) =>
     h(job.dead ? "a" : "span", job.dead ? { href: `#${jobPath(job.name, "dead")}` } : {}, short(job.dead)) },

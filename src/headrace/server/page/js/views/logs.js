@@ -6,7 +6,7 @@ import { count, plural } from "../format.js";
 import { empty, loading } from "../parts.js";
 
 const MOST = 5000; // lines that are held
-const PIECE = 256 * 1024; // bytes asked for at once
+const PIECE = 1000; // asked for at once
 const BAD = /\b(ERROR|FATAL|CRITICAL|Traceback|Exception|HR-[A-Z]+-\d{3})\b/;
 const WARN = /\b(WARN|WARNING)\b/;
 

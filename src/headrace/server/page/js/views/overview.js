@@ -12,63 +12,62 @@ const RANGES = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MIN
 const NAME = "headrace.range";
 const POINTS = 480;
 const MOST_STATE = 5; // steps whose state is drawn
+const PLOTS = [
+  ["throughput", "Throughput", rate, [["rate_in", "in"], ["rate_out", "out"]]],
+  ["latency", "Latency, from record time", duration, [["latency.event.p50", "p50"], ["latency.event.p95", "p95"], ["latency.event.p99", "p99"]]],
+  ["lag", "Lag", short, [["lag_rows", "rows that wait"]]],
+  ["watermark", "Watermark delay", seconds, [["watermark_delay", "behind the clock"]]],
+  ["epoch", "Time of an epoch", duration, [["took_ms", "planned to committed"]]],
+  ["capacity", "Capacity", percent, [["capacity", "of the time at work"]]],
+  ["fates", "Late and dead, rows so far", short, [["totals.late", "late"], ["totals.dead", "dead"]]],
+  ["memory", "Memory", bytes, [["memory.driver", "driver"], ["memory.jvm", "JVM"], ["memory.workers", "workers"]]],
+];
 
 export class Overview {
   constructor(app, of) {
     const range = RANGES.find(([name]) => name === recalled(NAME)) ?? RANGES[0];
-    Object.assign(this, { app, of, range, plots: null, loaded: 0, kept: "" });
+    Object.assign(this, { app, of, range, plots: [], stateKey: "" });
   }
 
   stop() {
-    for (const plot of this.plots ?? []) plot.stop();
+    for (const plot of this.plots) plot.stop();
   }
 
-  refresh() {
-    this.loaded = 0;
+  /** Fetched as often as a point of the plots is long. */
+  get every() {
+    return Math.min(30_000, Math.max(1000, this.range[1] / POINTS));
   }
 
-  /** Fetched as often as a point of the plot is long. */
   async load(signal) {
-    const every = Math.min(30_000, Math.max(1000, this.range[1] / POINTS));
-    if (!this.of.job || Date.now() - this.loaded < every - 100) {
-      if (!this.of.job) setTimeout(() => this.of.poll.now());
-      return;
-    }
     this.makePlots();
     const [until, range] = [Date.now(), this.range];
     const since = until - range[1];
     const names = [...new Set(this.plots.flatMap((plot) => plot.lines.map((line) => line.name)))].join(",");
     const found = await get(path(["jobs", this.of.name, "series"], { since, until, names, points: POINTS }), { signal });
     if (range !== this.range) return; // another one was chosen meanwhile
-    this.loaded = Date.now();
     for (const plot of this.plots) plot.set(found.times, found.series, [since, until]);
   }
 
+  /** The steps whose state is drawn are known once the job has figures, and may become others. */
   makePlots() {
-    const withState = (this.of.figures?.steps ?? []).filter((s) => s.state_rows !== null && s.state_rows !== undefined)
+    if (!this.plots.length) this.plots = PLOTS.map(([id, title, format, lines]) => this.plot(id, title, format, lines));
+    const steps = (this.of.figures?.steps ?? []).filter((s) => s.state_rows !== null && s.state_rows !== undefined)
       .sort((a, b) => b.state_rows - a.state_rows).slice(0, MOST_STATE).map((s) => s.name).sort();
-    const key = withState.join("\n");
-    if (this.plots && key === this.kept) return;
-    this.stop();
-    this.kept = key;
-    const draw = () => this.app.draw();
-    const line = (name, label) => ({ name, label });
-    this.plots = [
-      new Plot({ id: "throughput", title: "Throughput", format: rate, draw, lines: [line("rate_in", "in"), line("rate_out", "out")] }),
-      new Plot({ id: "latency", title: "Latency, from record time", format: duration, draw, lines: [line("latency.event.p50", "p50"), line("latency.event.p95", "p95"), line("latency.event.p99", "p99")] }),
-      new Plot({ id: "lag", title: "Lag", format: short, draw, lines: [line("lag_rows", "rows that wait")] }),
-      new Plot({ id: "watermark", title: "Watermark delay", format: seconds, draw, lines: [line("watermark_delay", "behind the clock")] }),
-      new Plot({ id: "epoch", title: "Time of an epoch", format: duration, draw, lines: [line("took_ms", "planned to committed")] }),
-      ...(withState.length ? [new Plot({ id: "state", title: "State, rows", format: short, draw, lines: withState.map((name) => line(`steps.${name}.state_rows`, name)) })] : []),
-      new Plot({ id: "memory", title: "Memory", format: bytes, draw, lines: [line("memory.driver", "driver"), line("memory.jvm", "JVM"), line("memory.workers", "workers")] }),
-    ];
+    if (steps.join("\n") === this.stateKey) return;
+    this.stateKey = steps.join("\n");
+    this.plots.find((plot) => plot.id === "state")?.stop();
+    this.plots = this.plots.filter((plot) => plot.id !== "state");
+    if (steps.length) this.plots.push(this.plot("state", "State, rows", short, steps.map((name) => [`steps.${name}.state_rows`, name])));
+  }
+
+  plot(id, title, format, lines) {
+    return new Plot({ id, title, format, lines: lines.map(([name, label]) => ({ name, label })), draw: () => this.app.draw() });
   }
 
   choose(range) {
     this.range = range;
-    this.loaded = 0;
     remember(NAME, range[0]);
-    this.of.poll.now();
+    this.of.tabPoll.now();
     this.app.draw();
   }
 
@@ -76,11 +75,11 @@ export class Overview {
     const { figures } = this.of;
     return [
       figures ? this.tiles(figures) : empty(NO_FIGURES),
-      figures?.bottleneck ? h("p", { class: "hint-box", key: "bottleneck" }, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ". ", figures.bottleneck.why) : null,
+      figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ". ", figures.bottleneck.why)) : null,
       h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"), h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
           h("button", { type: "button", "aria-pressed": String(range === this.range), onclick: () => this.choose(range) }, range[0])))),
-      h("div", { class: "plots", key: "plots" }, (this.plots ?? []).map((plot) => plot.view())),
+      h("div", { class: "plots", key: "plots" }, (this.plots).map((plot) => plot.view())),
       figures ? [this.inputs(figures), this.outputs(figures)] : null,
     ];
   }

@@ -5,23 +5,13 @@ import { h } from "../dom.js";
 import { bytes, count } from "../format.js";
 import { button, empty, field, loading, panel, problem, table, when } from "../parts.js";
 
-const EVERY = 5000;
-
 export class Savepoints {
   constructor(app, of) {
-    Object.assign(this, { app, of, all: null, loaded: 0, name: "", busy: false, error: null });
-  }
-
-  refresh() {
-    this.loaded = 0;
+    Object.assign(this, { app, of, all: null, every: Infinity, name: "", busy: false, error: null });
   }
 
   async load(signal) {
-    if (Date.now() - this.loaded < EVERY) return;
-    const found = await get(path(["jobs", this.of.name, "savepoints"]), { signal });
-    this.loaded = Date.now();
-    this.all = found.savepoints ?? [];
-    this.app.draw();
+    this.all = (await get(path(["jobs", this.of.name, "savepoints"]), { signal })).savepoints;
   }
 
   async create(event) {
@@ -36,8 +26,7 @@ export class Savepoints {
       this.error = error;
     }
     this.busy = false;
-    this.refresh();
-    this.of.poll.now();
+    this.of.tabPoll.now();
     this.app.draw();
   }
 
@@ -48,8 +37,7 @@ export class Savepoints {
       act: async () => {
         await remove(jobPath(this.of.name, "savepoints", name));
         this.app.announce(`Savepoint ${name} was deleted`);
-        this.refresh();
-        this.of.poll.now();
+        this.of.tabPoll.now();
       },
     });
   }

@@ -5,25 +5,16 @@ import { h } from "../dom.js";
 import { bytes, cell, count, plural } from "../format.js";
 import { empty, loading, panel, problem, table } from "../parts.js";
 
-const EVERY = 5000;
 const LIMIT = 200;
 const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 
 export class State {
   constructor(app, of) {
-    Object.assign(this, { app, of, steps: null, loaded: 0, step: null, sql: "", busy: false, answer: null, error: null });
-  }
-
-  refresh() {
-    this.loaded = 0;
+    Object.assign(this, { app, of, steps: null, every: Infinity, step: null, sql: "", busy: false, answer: null, error: null });
   }
 
   async load(signal) {
-    if (Date.now() - this.loaded < EVERY) return;
-    const { steps } = await get(path(["jobs", this.of.name, "state"]), { signal });
-    this.loaded = Date.now();
-    this.steps = steps;
-    this.app.draw();
+    this.steps = (await get(path(["jobs", this.of.name, "state"]), { signal })).steps;
   }
 
   choose(step) {

@@ -5,22 +5,19 @@ import { h } from "../dom.js";
 import { time } from "../format.js";
 import { button, empty, loading } from "../parts.js";
 
-const EVERY = 15_000; // the answer needs a process of its own
-
 export class Why {
   constructor(app, of) {
-    Object.assign(this, { app, of, reasons: null, loaded: 0 });
-  }
-
-  refresh() {
-    this.loaded = 0;
+    Object.assign(this, { app, of, reasons: null, loaded: 0, asking: false, every: Infinity });
   }
 
   async load(signal) {
-    if (Date.now() - this.loaded < EVERY) return;
     const { reasons } = await get(path(["jobs", this.of.name, "why"]), { signal });
-    this.loaded = Date.now();
-    this.reasons = reasons;
+    Object.assign(this, { reasons, loaded: Date.now(), asking: false });
+  }
+
+  again() {
+    this.asking = true;
+    this.of.tabPoll.now();
     this.app.draw();
   }
 
@@ -29,10 +26,7 @@ export class Why {
     return [
       h("div", { class: "bar", key: "bar" }, h("h2", {}, "Why is there no output, or not the one I expect?"), h("span", { class: "gap" }),
         h("span", { class: "note" }, `Asked at ${time(this.loaded)}`),
-        button("Ask again", () => {
-          this.loaded = 0;
-          this.of.poll.now();
-        })),
+        button(this.asking ? "Asking …" : "Ask again", () => this.again(), { disabled: this.asking })),
       this.reasons.length
         ? h("ol", { class: "reasons", key: "reasons" }, this.reasons.map((reason) => h("li", { class: "panel" },
             reason.code ? h("code", {}, reason.code) : null, h("p", { class: "fact" }, reason.text), reason.hint ? h("p", { class: "hint" }, reason.hint) : null)))
