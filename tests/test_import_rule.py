@@ -24,7 +24,7 @@ BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "schemes", "secrets", "settings", "arrays", "isolate",
     "import_path", "files", "callables", "guarantees", "at_rest", "notebook", "printed",
-    "state_copies", "partition_paths", "key_match", "restarts",
+    "state_copies", "partition_paths", "key_match", "restarts", "buckets",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -50,7 +50,8 @@ ROOMS = {
     "engine": (*JOB, "epoch", "task", "driver", "inspect"),
     "look": (*JOB, "epoch", "task", "driver", "inspect"),
     "testing": (*JOB, "epoch", "task", "driver", "inspect", "look", "api"),
-    "server": ("base", "state", "driver", "inspect"),  # never api, engine or task: no program runs
+    # never api, task or engine: no program runs there
+    "server": ("base", "state", "driver", "inspect", "plan.picture"),
 }
 # Single modules that may import more than their room does.
 MORE = {

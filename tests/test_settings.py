@@ -29,6 +29,7 @@ def test_the_defaults_are_for_a_laptop_and_this_folder():
     assert dataclasses.asdict(Settings.load()) == {
         "log": str(Path.cwd() / ".headrace" / "log"),
         "jobs": str(Path.cwd() / ".headrace" / "jobs"),
+        "server": str(Path.cwd() / ".headrace" / "server"),
         "master": "local[*]",
         "target_batch": 1_000,
         "max_batch": None,

@@ -184,7 +184,11 @@ def explain(file: File, job: Name = None, as_json: AsJson = False, svg: PictureP
             ) from error
         typer.echo(f"drawn: {svg}", err=True)
         return
-    typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
+    if as_json:
+        place = folder_of(program.program(), Settings.load(), None)
+        typer.echo(json.dumps({**explanation.json, "folder": place}, indent=2))
+    else:
+        typer.echo(explanation.text)
 
 
 def plan(

@@ -2,7 +2,7 @@
 
     lock            held by the server that runs here
     server.sqlite   jobs, versions, events, samples
-    tokens.json     {"read": ..., "operate": ...}
+    tokens.json     one for each role: `tokens.py`
     address.json    {"url", "pid", "started"} while a server runs
     jobs/<job>/versions/<n>/program/...    a program as it was submitted; plan.json, plan.svg
     jobs/<job>/runs/<n>/...                what `launcher.py` writes
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -25,7 +24,6 @@ from typing import Any
 from headrace.errors import ServerError
 from headrace.files import close_lock, file_name, make_folder, replacing, take_lock
 
-_ROLES = ("read", "operate")
 _RUNS = 20  # folders of runs that are kept of a job
 
 
@@ -90,29 +88,6 @@ class Home:
     @property
     def tokens_file(self) -> Path:
         return self.path / "tokens.json"
-
-    def tokens(self) -> dict[str, str]:
-        """By role; made if there are none yet."""
-        if not self.tokens_file.exists():
-            _write_private(self.tokens_file, {role: secrets.token_urlsafe(32) for role in _ROLES})
-        try:
-            found = json.loads(self.tokens_file.read_text(encoding="utf-8"))
-            chosen = {role: str(found[role]) for role in _ROLES}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._bad_tokens("it does not hold two tokens") from error
-        if min(map(len, chosen.values())) < 16 or len(set(chosen.values())) < len(_ROLES):
-            raise self._bad_tokens("its tokens are short, or the same")
-        if stat.S_IMODE(self.tokens_file.stat().st_mode) & 0o077:
-            raise self._bad_tokens("others than its owner can read it")
-        return chosen
-
-    def _bad_tokens(self, what: str) -> ServerError:
-        return ServerError(
-            "HR-SERVER-008",
-            f"{str(self.tokens_file)!r} cannot be used: {what}",
-            "Remove it, and the next start of the server makes new tokens; or mend it, with "
-            "chmod 600.",
-        )
 
     def address(self) -> dict[str, Any] | None:
         """Where the server listens; None if none has said so."""

@@ -98,10 +98,10 @@ MOVES: dict[Verb, dict[State | None, State | None]] = {
 # By state: those that a job may come to from there without a verb.
 BY_ITSELF: dict[State, frozenset[State]] = {
     _S.INACTIVE: frozenset(),
-    _S.STARTING: frozenset((_S.RUNNING, _S.INACTIVE, _S.ENDED, _S.WAITING, _S.FAILED)),
-    _S.RUNNING: frozenset((_S.INACTIVE, _S.ENDED, _S.WAITING, _S.FAILED)),
+    _S.STARTING: frozenset((_S.RUNNING, _S.DRAINING, _S.INACTIVE, _S.ENDED, _S.WAITING, _S.FAILED)),
+    _S.RUNNING: frozenset((_S.STARTING, _S.INACTIVE, _S.ENDED, _S.WAITING, _S.FAILED)),
     _S.STOPPING: frozenset((_S.INACTIVE, _S.STARTING, _S.ENDED, _S.FAILED)),
-    _S.DRAINING: frozenset((_S.ENDED, _S.WAITING, _S.FAILED)),
+    _S.DRAINING: frozenset((_S.STARTING, _S.INACTIVE, _S.ENDED, _S.WAITING, _S.FAILED)),
     _S.WAITING: frozenset((_S.STARTING,)),
     _S.ENDED: frozenset(),
     _S.FAILED: frozenset(),
@@ -118,6 +118,11 @@ def legal(state: State | None) -> tuple[Verb, ...]:
 
 def is_legal(state: State | None, verb: Verb) -> bool:
     return state in MOVES[verb]
+
+
+def may_become(state: State, other: State) -> bool:
+    """Whether a job may come from one state to the other without a verb."""
+    return state == other or other in BY_ITSELF[state]
 
 
 def after(state: State | None, verb: Verb) -> State | None:

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.server.lifecycle import State
 
 # What follows when the process that is stopping has ended.
-STOP, START, UPGRADE = "stop", "start", "upgrade"
+STOP, START = "stop", "start"
 
 
 @dataclass(frozen=True, slots=True)

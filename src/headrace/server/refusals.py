@@ -58,3 +58,11 @@ def illegal(name: str, state: State, verb: Verb) -> ServerError:
         f"{verb} is not legal for job {name!r}, which is {state}",
         f"Legal now: {', '.join(legal(state))}.",
     )
+
+
+def busy(name: str, what: str) -> ServerError:
+    return ServerError(
+        "HR-SERVER-010",
+        f"something is under way for job {name!r}: {what}",
+        "Wait until it is done: `headrace events` shows it.",
+    )

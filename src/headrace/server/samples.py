@@ -36,14 +36,16 @@ SECOND, HOUR = 1_000, 3_600_000
 _DAY, _WEEK = 24 * HOUR, 7 * 24 * HOUR
 
 
-class Step(NamedTuple):
+class Thinning(NamedTuple):
     """Of samples that are older than `age`, one is kept of each `every`; none if that is None."""
 
     age: int
     every: int | None
 
 
-STEPS = (Step(HOUR, 10 * SECOND), Step(_DAY, 60 * SECOND), Step(_WEEK, None))
+STEPS = (
+    Thinning(HOUR, 10 * SECOND), Thinning(_DAY, 60 * SECOND), Thinning(_WEEK, None),
+)  # fmt: skip
 MOST = 2_000_000  # rows, of all jobs; beyond that the oldest go
 _TOO_MANY = 1.05
 NAN = float("nan")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.state.measures import Measures
 
 LIVE, IDLE, ENDED = "live", "idle", "ended"
 FIRST = "1"  # the timeline of a job that has never gone back
@@ -161,6 +162,7 @@ class Manifest:
     resent: tuple[tuple[int, int], ...] | None = None
     # By input that sheds the lowest: priorities of its records, each with how many there were
     priorities: Mapping[str, list[Any]] | None = None
+    measures: Measures = field(default_factory=Measures)  # of the job itself: see there
     # Only where a changed program, or going back, has been recorded:
     dropped: tuple[str, ...] | None = None
     rewound: Counts | None = None  # by place and timeline: what is given up and stays there
@@ -169,6 +171,7 @@ class Manifest:
         body = {name: getattr(self, name) for name in _BODY}
         body |= {name: {n: f.to_json() for n, f in body[name].items()} for name in _FACTS}
         body["splits"] = [split.to_json() for split in self.splits]
+        body["measures"] = self.measures.to_json() or None
         body["forks"] = [list(fork) for fork in self.forks]
         for name in _NAMES:
             body[name] = None if body[name] is None else list(body[name])
@@ -185,6 +188,7 @@ class Manifest:
             values[name] = {n: kind.from_json(f) for n, f in body[name].items()}
         values |= {name: tuple(body[name]) for name in _NAMES if name in body}
         values["splits"] = tuple(map(Split.from_json, body["splits"]))
+        values["measures"] = Measures.from_json(body.get("measures"))
         if "settled" in body:
             values["settled"] = tuple((i, s, f, lo, hi) for i, s, f, lo, hi in body["settled"])
         if "resent" in body:

@@ -1,0 +1,90 @@
+"""Histograms of numbers in buckets that are narrow where numbers are small.
+
+A bucket is a sixteenth of the way from one power of two to the next, as the leading bits of a float
+say it, so a quantile is wrong by at most a thirty-second of its value, however large or small. A
+histogram is a mapping of buckets to counts: two of them add up, and the difference of two that
+only grow is what came in between. Numbers below zero have buckets below zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+import numpy as np
+
+_SHIFT = 48  # of the 64 bits of a float, those that do not tell buckets apart: 11 and 4 do
+WIDTH = 1 / 16  # of a bucket, at most, as a share of its numbers
+Histogram = Mapping[int, int]  # how many numbers by bucket
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def buckets_of(numbers: np.ndarray) -> np.ndarray:
+    """The bucket of each number; none may be NaN."""
+    bits: np.ndarray = np.abs(numbers.astype(np.float64)).view(np.int64)
+    bits >>= _SHIFT
+    below = numbers < 0
+    return np.where(below, ~bits, bits) if below.any() else bits
+
+
+def histogram(numbers: np.ndarray) -> Counter[int]:
+    """How many of the numbers are in each bucket."""
+    if not len(numbers):
+        return Counter()
+    buckets = buckets_of(numbers)
+    least = int(buckets.min())
+    counts = np.bincount(buckets - least)
+    found = np.flatnonzero(counts)
+    return Counter(dict(zip((found + least).tolist(), counts[found].tolist(), strict=True)))
+
+
+def bucket_of(number: float) -> int:
+    """The bucket of one number."""
+    return int(buckets_of(np.array([number]))[0])
+
+
+def middle(bucket: int) -> float:
+    """The number that stands for all of a bucket."""
+    if bucket < 0:
+        return -middle(~bucket)
+    if bucket == 0:
+        return 0.0
+    return float(np.array((bucket << _SHIFT) + (1 << _SHIFT - 1)).view(np.float64))
+
+
+def shifted(counts: Histogram, by: float) -> Counter[int]:
+    """The histogram of numbers that are all larger by so much."""
+    moved: Counter[int] = Counter()
+    for bucket, count in counts.items():
+        moved[bucket_of(middle(bucket) + by)] += count
+    return moved
+
+
+def added(*histograms: Histogram) -> dict[int, int]:
+    total: Counter[int] = Counter()
+    for counts in histograms:
+        total.update(counts)
+    return dict(sorted(total.items()))
+
+
+def since(now: Histogram, before: Histogram) -> dict[int, int]:
+    """What has come to a histogram that only grows."""
+    grown = {bucket: count - before.get(bucket, 0) for bucket, count in now.items()}
+    return {bucket: count for bucket, count in grown.items() if count > 0}
+
+
+def quantiles(counts: Histogram, shares: Iterable[float]) -> list[float] | None:
+    """For each share the number that this share of the numbers does not exceed; None of none."""
+    ordered = sorted(counts)
+    reached: Sequence[int] = np.cumsum([counts[bucket] for bucket in ordered]).tolist()
+    if not reached or not reached[-1]:
+        return None
+    ranks = [max(1, ceil(share * reached[-1])) for share in shares]
+    return [middle(ordered[int(np.searchsorted(reached, rank))]) for rank in ranks]
+
+
+def percentiles(counts: Histogram) -> dict[str, float] | None:
+    """The quantiles that figures show, by name."""
+    found = quantiles(counts, QUANTILES.values())
+    return None if found is None else dict(zip(QUANTILES, found, strict=True))

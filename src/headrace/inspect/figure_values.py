@@ -1,0 +1,138 @@
+"""All figures of a job at one time, as values and as plain JSON: see `docs/guide/metrics.md`.
+
+Times are epoch milliseconds, durations milliseconds unless a name says seconds, rates are rows a
+second. None is what is not known, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
+_AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
+_TEXTS = ("name", "kind", "step", "why")
+_NAMED = ("inputs", "steps", "outputs")  # each a list of parts that have names
+
+
+@dataclass(frozen=True, slots=True)
+class InputFigures:
+    name: str
+    read: int
+    used: int
+    filtered: int
+    late: int
+    dead: int
+    shed: int | None  # None if it is not asked to
+    rate: float | None
+    lag_rows: int | None
+    lag_seconds: float | None
+    watermark: int | None
+    splits: int
+    latency: Mapping[str, Latency]  # "event" and "ingest"
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    name: str
+    kind: str
+    level: int | None
+    rows_in: int
+    rows_out: int
+    rate_in: float | None
+    rate_out: float | None
+    late: int
+    dead: int
+    execute_ms: float | None  # at work, for 1,000 rows
+    process_ms: float | None  # at work in the last epoch, in the task that took longest
+    busy: float | None  # the share of its tasks' time
+    state_rows: int | None
+    state_bytes: int | None
+    watermark: int | None
+    user: Mapping[str, Mapping[str, Any]]  # "counters", "gauges", "histograms"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFigures:
+    name: str
+    rows: int
+    rate: float | None
+    publish_ms: float | None  # for an epoch
+    busy: float | None  # the share of time in which it is published
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    step: str
+    open: int  # rows of its state
+    next: int | None  # the event time at which the next one is due
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    step: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure:
+    held_back: bool
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    time: int
+    epoch: int
+    committed: int
+    took_ms: int
+    phases: Mapping[str, float]
+    rate_in: float | None
+    rate_out: float | None
+    lag_rows: int
+    lag_seconds: float | None
+    watermark: int | None
+    watermark_delay: float | None
+    capacity: float | None
+    latency: Mapping[str, Latency]
+    memory: Mapping[str, int | None]
+    gc_ms: int | None
+    retries: int | None
+    totals: Mapping[str, int]
+    inputs: tuple[InputFigures, ...] = ()
+    steps: tuple[StepFigures, ...] = ()
+    outputs: tuple[OutputFigures, ...] = ()
+    windows: tuple[WindowFigures, ...] = ()
+    bottleneck: Bottleneck | None = None
+    backpressure: Backpressure | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready to dump."""
+        json: dict[str, Any] = _plain(asdict(self))
+        return json
+
+    def series(self) -> dict[str, float | None]:
+        """Every number by its path: "rate_in", "latency.event.p95", "steps.NAME.busy"."""
+        return dict(_paths("", self.to_json()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_AS.get(name, name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _paths(path: str, json: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    for name, value in json.items():
+        at = f"{path}.{name}" if path else name
+        if isinstance(value, Mapping):
+            yield from _paths(at, value)
+        elif name in _NAMED and isinstance(value, list):
+            for part in value:
+                yield from _paths(f"{at}.{part['name']}", part)
+        elif name not in _TEXTS and not isinstance(value, list | str | bool):
+            yield at, value
