@@ -78,7 +78,7 @@ _FATES = ("read", "used", "filtered", "late", "dead", "shed")
 def metrics_of(jobs: Sequence[JobView], figures: Mapping[str, Figures]) -> str:
     """All of them as text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(jobs, figures))  # type: ignore[arg-type]  # any with collect()
+    registry.register(_Families(jobs, figures))
     return generate_latest(registry).decode()
 
 
