@@ -65,7 +65,7 @@ export class Actions {
             this.app.draw();
           },
         }))],
-      drain: () => [h("p", {}, one.says), h("p", {}, "A job that has ended does not go on: this cannot be taken back.")],
+      drain: () => [h("p", {}, one.says), h("p", {}, "Rows that come later and belong to windows that were closed are late.")],
       kill: () => [h("p", {}, one.says), h("p", {}, "Deactivate stops it without reading anything twice.")],
     };
     this.app.dialogs.show({

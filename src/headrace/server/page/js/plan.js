@@ -59,6 +59,11 @@ export function physical(plan) {
     step: { ...o, kind: "write", detail: o.uri, inputs: [o.input] }, level: o.level,
   }));
   const names = new Set(ids.keys());
+  for (const node of outputs) { // one that reads a step of a later level is drawn beside that
+    const at = origin(node.step.input, names);
+    const levels = at ? ids.get(at.name).map((id) => Number(id.split(" ", 1)[0])) : [];
+    node.level = Math.max(node.level, Math.min(...levels, Infinity) === Infinity ? 0 : Math.min(...levels));
+  }
   const edges = [];
   for (const node of [...nodes, ...outputs]) {
     for (const label of node.step.inputs) {

@@ -1,7 +1,7 @@
 // What waits, where, and why: inputs, the time of an epoch by phase, and how busy each step is.
 
 import { h } from "../dom.js";
-import { count, duration, rate, seconds, short } from "../format.js";
+import { count, duration, rate, seconds } from "../format.js";
 import { empty, meter, panel, table } from "../parts.js";
 import { NO_FIGURES } from "./overview.js";
 
@@ -20,8 +20,8 @@ export class Backpressure {
     const held = f.backpressure;
     return h("div", { class: `hint-box${held?.held_back ? " warn" : ""}`, key: "verdict" },
       h("p", { class: "fact" }, held?.held_back
-        ? ["The inputs hold back: an epoch takes ", count(held.rows), " rows at most, so that it stays within its time. ", short(f.lag_rows), " rows wait."]
-        : "The inputs are read as fast as rows come."),
+        ? ["The inputs are held back: ", count(held.rows), " rows wait, so that an epoch takes no longer than it should."]
+        : "Nothing is held back: every row that is there is read with the next epoch."),
       f.bottleneck ? h("p", { class: "hint" }, h("strong", {}, f.bottleneck.step), " is the bottleneck. ", f.bottleneck.why) : null);
   }
 
@@ -58,7 +58,7 @@ export class Backpressure {
         { id: "name", title: "Input", cell: (i) => i.name },
         { id: "rate", title: "Rate", number: true, cell: (i) => rate(i.rate) },
         { id: "lag", title: "Rows that wait", number: true, cell: (i) => count(i.lag_rows) },
-        { id: "seconds", title: "Time to catch up", number: true, cell: (i) => seconds(i.lag_seconds) },
+        { id: "seconds", title: "The oldest waits", number: true, cell: (i) => seconds(i.lag_seconds) },
       ],
     }));
   }

@@ -64,10 +64,10 @@ export class Dead {
         h("p", {}, "They enter the step that failed on them once more, and go on from there to the outputs, exactly once. Correct the program first: what fails again is a new dead letter."),
         replayFound(dry),
       ],
+      ready: () => dry.asked !== 0,
       act: async () => {
         const done = await post(path(["jobs", this.of.name, "dead", "replay"]), choice);
-        const n = countOf(done);
-        this.app.announce(n === null ? "The replay was asked for" : `${plural(n, "dead letter")} will be replayed`);
+        this.app.announce(`${plural(done.asked ?? 0, "dead letter")} will be replayed`);
         this.marked.clear();
         this.of.refresh();
       },
@@ -147,20 +147,12 @@ export class Dead {
   }
 }
 
-/** How many letters an answer of replay speaks of, if it says so. */
-function countOf(found) {
-  for (const name of ["asked", "replay", "letters", "count", "total"]) {
-    const value = found?.[name];
-    if (typeof value === "number") return value;
-    if (Array.isArray(value)) return value.length;
-  }
-  return null;
+/** What the server says of a replay: how many, and which cannot be sent again and why. */
+function replayFound({ asked = 0, waiting = 0, refused = [] }) {
+  return [
+    h("p", {}, h("strong", {}, plural(asked, "dead letter")), " will be replayed.",
+      waiting ? ` ${count(waiting)} wait to be replayed since they were asked for before.` : ""),
+    refused.length ? [h("p", {}, `${plural(refused.length, "letter")} cannot be:`),
+      h("ul", { class: "refused" }, refused.slice(0, 20).map((one) => h("li", {}, `#${one.number} (step ${one.step}): ${one.why}`)))] : null,
+  ];
 }
-
-function replayFound(found) {
-  if (!found) return null;
-  if (found.text) return h("pre", { tabindex: "0" }, found.text);
-  return facts(Object.entries(found).map(([name, value]) => [name.replaceAll("_", " "), Array.isArray(value) ? list(value) : cell(value)]));
-}
-
-const list = (values) => (values.length ? values.slice(0, 20).map((v) => h("div", {}, cell(v))) : "none");

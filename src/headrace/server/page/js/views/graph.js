@@ -76,12 +76,11 @@ export class Graph {
   figuresOf(name) {
     const f = this.of.figures;
     if (!f) return null;
-    const step = f.steps.find((s) => s.name === name);
-    if (step) return step;
-    const input = f.inputs.find((i) => i.name === name);
-    if (input) return { ...input, rate_out: input.rate, kind: "read" };
-    const output = f.outputs.find((o) => o.name === name || `${o.name}.write` === name);
-    return output ? { ...output, rate_in: output.rate } : null;
+    const of = (parts) => parts.find((part) => part.name === name);
+    const [step, input, output] = [of(f.steps), of(f.inputs), of(f.outputs)];
+    if (input) return { ...input, rate_out: input.rate, ...step, lag_rows: input.lag_rows, watermark: input.watermark };
+    if (output) return { ...step, ...output, rate_in: output.rate };
+    return step ?? null;
   }
 
   rateOf(edge) {

@@ -14,7 +14,6 @@ const POINTS = 480;
 const MOST_STATE = 5; // steps whose state is drawn
 const PLOTS = [
   ["throughput", "Throughput", rate, [["rate_in", "in"], ["rate_out", "out"]]],
-  ["latency", "Latency, from record time", duration, [["latency.event.p50", "p50"], ["latency.event.p95", "p95"], ["latency.event.p99", "p99"]]],
   ["lag", "Lag", short, [["lag_rows", "rows that wait"]]],
   ["watermark", "Watermark delay", seconds, [["watermark_delay", "behind the clock"]]],
   ["epoch", "Time of an epoch", duration, [["took_ms", "planned to committed"]]],
@@ -26,7 +25,7 @@ const PLOTS = [
 export class Overview {
   constructor(app, of) {
     const range = RANGES.find(([name]) => name === recalled(NAME)) ?? RANGES[0];
-    Object.assign(this, { app, of, range, plots: [], stateKey: "" });
+    Object.assign(this, { app, of, range, plots: [] });
   }
 
   stop() {
@@ -48,16 +47,24 @@ export class Overview {
     for (const plot of this.plots) plot.set(found.times, found.series, [since, until]);
   }
 
-  /** The steps whose state is drawn are known once the job has figures, and may become others. */
+  /** Which latency is known, and which steps have state, is known once there are figures. */
   makePlots() {
-    if (!this.plots.length) this.plots = PLOTS.map(([id, title, format, lines]) => this.plot(id, title, format, lines));
-    const steps = (this.of.figures?.steps ?? []).filter((s) => s.state_rows !== null && s.state_rows !== undefined)
-      .sort((a, b) => b.state_rows - a.state_rows).slice(0, MOST_STATE).map((s) => s.name).sort();
-    if (steps.join("\n") === this.stateKey) return;
-    this.stateKey = steps.join("\n");
-    this.plots.find((plot) => plot.id === "state")?.stop();
-    this.plots = this.plots.filter((plot) => plot.id !== "state");
-    if (steps.length) this.plots.push(this.plot("state", "State, rows", short, steps.map((name) => [`steps.${name}.state_rows`, name])));
+    if (!this.plots.length) this.plots = PLOTS.map(([id, ...more]) => this.plot(id, ...more));
+    const { figures } = this.of;
+    if (!figures) return;
+    const from = latencyFrom(figures);
+    this.replace("latency", `Latency, from ${from === "event" ? "record time" : "arrival"}`, duration, ["p50", "p95", "p99"].map((p) => [`latency.${from}.${p}`, p]), 1);
+    const steps = withState(figures).sort((a, b) => b.state_rows - a.state_rows).slice(0, MOST_STATE).map((s) => s.name).sort();
+    this.replace("state", "State, rows", short, steps.map((name) => [`steps.${name}.state_rows`, name]), this.plots.length);
+  }
+
+  /** A plot whose lines depend on the figures; without lines there is none. */
+  replace(id, title, format, lines, at) {
+    const old = this.plots.find((plot) => plot.id === id);
+    if (old && old.lines.map((line) => line.name).join() === lines.map(([name]) => name).join()) return;
+    old?.stop();
+    this.plots = this.plots.filter((plot) => plot !== old);
+    if (lines.length) this.plots.splice(at, 0, this.plot(id, title, format, lines));
   }
 
   plot(id, title, format, lines) {
@@ -85,14 +92,14 @@ export class Overview {
   }
 
   tiles(f) {
-    const { event } = f.latency ?? {};
-    const states = f.steps.filter((s) => s.state_rows !== null && s.state_rows !== undefined);
+    const latency = f.latency[latencyFrom(f)];
+    const states = withState(f);
     const sum = (name) => states.reduce((all, s) => all + (s[name] ?? 0), 0);
     const { totals = {} } = f;
     return tiles(
       tile("In", rate(f.rate_in), `${rate(f.rate_out)} out`),
-      tile("Lag", f.lag_rows === null ? NONE : plural(f.lag_rows, "row"), f.lag_seconds ? `${seconds(f.lag_seconds)} to catch up` : " "),
-      tile("Latency p95", duration(event?.p95), event ? `p50 ${duration(event.p50)} · p99 ${duration(event.p99)}` : " "),
+      tile("Lag", f.lag_rows === null ? NONE : plural(f.lag_rows, "row"), f.lag_seconds ? `the oldest for ${seconds(f.lag_seconds)}` : " "),
+      tile("Latency p95", duration(latency?.p95), latency ? `p50 ${duration(latency.p50)} · p99 ${duration(latency.p99)}` : " "),
       tile("Watermark delay", seconds(f.watermark_delay), f.watermark ? h("span", { title: exact(f.watermark) }, `at ${time(f.watermark)}`) : "no watermark yet"),
       tile("Capacity", meter(f.capacity, "of the time at work"), `an epoch takes ${duration(f.took_ms)}`),
       tile("State", plural(sum("state_rows"), "row"), bytes(sum("state_bytes"))),
@@ -107,10 +114,10 @@ export class Overview {
         { id: "rate", title: "Rate", number: true, cell: (i) => rate(i.rate) },
         { id: "lag", title: "Lag", number: true, cell: (i) => short(i.lag_rows) },
         { id: "watermark", title: "Watermark", number: true, cell: (i) => h("span", { title: exact(i.watermark) }, time(i.watermark)) },
-        { id: "splits", title: "Splits", number: true, cell: (i) => count(Array.isArray(i.splits) ? i.splits.length : i.splits) },
-        ...["read", "used", "filtered", "late", "dead"].map((id) => ({ id, title: id[0].toUpperCase() + id.slice(1), number: true, cell: (i) => count(i[id]) })),
+        { id: "splits", title: "Splits", number: true, cell: (i) => count(i.splits) },
+        ...["read", "used", "filtered", "late", "dead", ...(f.inputs.some((i) => i.shed !== null) ? ["shed"] : [])].map((id) => ({ id, title: id[0].toUpperCase() + id.slice(1), number: true, cell: (i) => count(i[id]) })),
       ],
-    }), h("p", { class: "note" }, "Read = used + filtered + late + dead, exactly, since the first start."));
+    }), h("p", { class: "note" }, `Read = used + filtered + late + dead${f.inputs.some((i) => i.shed !== null) ? " + shed" : ""}, exactly, since the first start.`));
   }
 
   outputs(f) {
@@ -125,4 +132,6 @@ export class Overview {
 }
 
 export const NO_FIGURES = "There are no figures yet: the job has not committed an epoch since it started.";
+const latencyFrom = (f) => (f.latency.event || !f.latency.ingest ? "event" : "ingest");
+const withState = (f) => f.steps.filter((s) => s.state_rows !== null);
 const percentOf = (part, whole) => (part && whole ? `${part / whole < 0.01 ? "under 1 %" : percent(part / whole)} of what was read` : " ");

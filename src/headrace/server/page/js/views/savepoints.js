@@ -64,16 +64,15 @@ export class Savepoints {
 
   list() {
     if (!this.all.length) return empty("This job has no savepoint.");
-    const moment = (v) => (typeof v === "number" ? when(v) : (v ?? ""));
     return panel("Savepoints", table({
-      caption: "Savepoints", rows: this.all, key: (s) => s.name ?? s.savepoint, columns: [
-        { id: "name", title: "Name", cell: (s) => s.name ?? s.savepoint },
+      caption: "Savepoints", rows: this.all, key: (s) => s.name, columns: [
+        { id: "name", title: "Name", cell: (s) => s.name },
         { id: "epoch", title: "Epoch", number: true, cell: (s) => count(s.epoch) },
-        { id: "committed", title: "Committed", class: "when", cell: (s) => moment(s.committed) },
-        { id: "created", title: "Made", class: "when", cell: (s) => moment(s.created) },
-        { id: "state", title: "Size", number: true, cell: (s) => (typeof s.bytes === "number" ? bytes(s.bytes) : (s.state ?? "")) },
-        { id: "note", title: "Note", class: "text", cell: (s) => s.note ?? "" },
-        ...(this.app.mayOperate ? [{ id: "delete", title: "", class: "buttons", cell: (s) => button("Delete …", () => this.delete(s.name ?? s.savepoint)) }] : []),
+        { id: "committed", title: "Committed", number: true, cell: (s) => when(s.committed) },
+        { id: "created", title: "Made", number: true, cell: (s) => when(s.created) },
+        { id: "bytes", title: "State", number: true, cell: (s) => bytes(s.bytes) },
+        { id: "error", title: "", class: "text", cell: (s) => s.error ?? "" },
+        ...(this.app.mayOperate ? [{ id: "delete", title: "", class: "buttons", cell: (s) => button("Delete …", () => this.delete(s.name)) }] : []),
       ],
     }));
   }

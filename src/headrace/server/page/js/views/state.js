@@ -74,18 +74,15 @@ export class State {
   }
 
   rows() {
-    const { columns, rows, epoch } = this.answer;
-    const names = columns.map((c) => (typeof c === "string" ? c : c.name));
-    const isNumber = names.map((_, i) => rows.some((r) => typeof at(r, i, names) === "number"));
-    return panel(`${plural(rows.length, "row")}${rows.length >= LIMIT ? " (there may be more)" : ""}${epoch === undefined || epoch === null ? "" : `, as of epoch ${count(epoch)}`}`,
+    const { columns, rows, epoch, more } = this.answer;
+    const isNumber = columns.map((_, i) => rows.some((row) => typeof row[i] === "number"));
+    return panel(`${plural(rows.length, "row")}${more ? ` of ${count(rows.length + more)}` : ""}${epoch === undefined || epoch === null ? "" : `, as of epoch ${count(epoch)}`}`,
       table({
-        caption: "Result of the query", rows: rows.map((r, i) => ({ r, i })), key: ({ i }) => i,
-        columns: names.map((name, i) => ({ id: `${i}`, title: name, number: isNumber[i], cell: ({ r }) => {
-          const value = at(r, i, names);
-          return value === null || value === undefined ? h("span", { class: "null" }, "null") : cell(value);
-        } })),
+        caption: "Result of the query", rows: rows.map((row, i) => ({ row, i })), key: ({ i }) => i,
+        columns: columns.map((name, i) => ({
+          id: `${i}`, title: name, number: isNumber[i],
+          cell: ({ row }) => (row[i] === null ? h("span", { class: "null" }, "null") : cell(row[i])),
+        })),
       }));
   }
 }
-
-const at = (row, i, names) => (Array.isArray(row) ? row[i] : row[names[i]]);

@@ -89,19 +89,12 @@ export class Versions {
   }
 
   planned() {
-    const changes = this.plan.changes ?? this.plan.plan?.changes;
-    const refused = (changes ?? []).some((c) => c.verdict === "refused") || Boolean(this.plan.refused);
+    const { text, refused, code, version } = this.plan;
     return h("section", { class: "panel", key: "planned", "aria-label": "What the upgrade does", role: "status" },
-      h("h2", {}, "What the upgrade does"),
-      changes ? table({
-        caption: "Changes", rows: changes, key: (c) => `${c.role} ${c.name}`, columns: [
-          { id: "name", title: "Name", cell: (c) => c.name },
-          { id: "role", title: "Role", cell: (c) => c.role },
-          { id: "verdict", title: "Becomes", cell: (c) => h("span", { class: `tag verdict-${c.verdict}` }, c.verdict) },
-          { id: "because", title: "Because", class: "text", cell: (c) => [c.because ?? "", c.hint ? h("span", { class: "note" }, ` ${c.hint}`) : null] },
-        ],
-      }) : h("pre", { tabindex: "0" }, this.plan.text ?? JSON.stringify(this.plan, null, 2)),
-      this.plan.refused ? problem(typeof this.plan.refused === "object" ? this.plan.refused : { fact: String(this.plan.refused) }) : null,
-      refused ? h("p", { class: "note" }, "It would be refused like this.") : button("Upgrade …", () => this.upgrade(), { tone: "main" }));
+      h("h2", {}, refused ? "The upgrade would be refused" : `What the upgrade to version ${version} does`),
+      refused && code ? h("p", {}, h("code", {}, code)) : null,
+      h("pre", { tabindex: "0", "aria-label": "Plan" }, text),
+      refused ? h("p", { class: "note" }, "Correct the program, or name under Drop what may be lost, and look again.")
+        : button("Upgrade …", () => this.upgrade(), { tone: "main" }));
   }
 }
