@@ -69,7 +69,13 @@ export function exact(ms) {
   return Number.isNaN(at.getTime()) ? String(ms) : at.toISOString();
 }
 
-export const ago = (ms, now = Date.now()) => (known(ms) ? `${duration(Math.max(0, now - ms))} ago` : NONE);
+/** In one unit, and not below a second: a list is read at a glance. */
+export function ago(ms, now = Date.now()) {
+  if (!known(ms)) return NONE;
+  const size = Math.max(0, now - ms) / 1000;
+  const [unit, by] = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]].find(([, one]) => size >= one) ?? ["s", 1];
+  return `${whole.format(Math.floor(size / by))} ${unit} ago`;
+}
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 

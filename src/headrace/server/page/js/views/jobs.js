@@ -160,7 +160,7 @@ const COLUMNS = (view) => [
   { id: "name", title: "Job", class: "name", sort: (job) => job.name, cell: (job) => [
     h("a", { href: `#${jobPath(job.name)}`, "data-row": true, class: "job-link" }, job.name),
     job.reason && job.state !== "running" ? h("span", { class: "note reason", title: job.reason }, job.reason)
-      : job.warnings?.length ? h("span", { class: "note warned", title: job.warnings.join("\n") }, icon("warning"), job.warnings[0]) : null,
+      : job.warnings?.length ? h("span", { class: "note warned", title: job.warnings.join("\n") }, icon("warning"), h("span", {}, job.warnings[0])) : null,
   ] },
   { id: "state", title: "State", sort: (job) => STATE_ORDER.indexOf(job.state), cell: (job) => pill(job.state) },
   { id: "rate", title: "Rate", number: true, sort: (job) => job.rate_in, cell: (job) => [

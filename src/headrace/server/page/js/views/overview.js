@@ -50,8 +50,7 @@ export class Overview {
   /** Which latency is known, and which steps have state, is known once there are figures. */
   makePlots() {
     if (!this.plots.length) this.plots = PLOTS.map(([id, ...more]) => this.plot(id, ...more));
-    const { figures } = this.of;
-    if (!figures) return;
+    const figures = this.of.figures ?? { latency: {}, steps: [] };
     const from = latencyFrom(figures);
     this.replace("latency", `Latency, from ${from === "event" ? "record time" : "arrival"}`, duration, ["p50", "p95", "p99"].map((p) => [`latency.${from}.${p}`, p]), 1);
     const steps = withState(figures).sort((a, b) => b.state_rows - a.state_rows).slice(0, MOST_STATE).map((s) => s.name).sort();
