@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, doctor, folders, forget, jobs, savepoint, state, topic, why
+from headrace.cli import dead, doctor, folders, forget, jobs, savepoint, server, state, topic, why
 from headrace.cli.error_note import note_error, take_place
 from headrace.errors import HeadraceError
 from headrace.restarts import MAY_PASS, PASSING
@@ -97,6 +97,7 @@ app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
 app.command("doctor", rich_help_panel="Jobs")(doctor.doctor)
 app.command("forget", rich_help_panel="Jobs")(forget.forget)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
+app.add_typer(server.app, name="server", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 

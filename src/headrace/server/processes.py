@@ -27,6 +27,7 @@ from headrace.server import launcher
 MARK = "HEADRACE_RUN_FOLDER"  # in the environment of all that belongs to a run
 _NOTE = "HEADRACE_NOTE_ERROR"  # of `cli/error_note.py`
 LOG_BYTES = 32 << 20  # of a run's log, at most
+_children: dict[Path, subprocess.Popen[bytes]] = {}  # by run: of this process, to be waited for
 _KILL = 10.0  # seconds until what is killed is gone
 _LOOK = 0.02
 
@@ -66,7 +67,6 @@ class Processes:
         log_bytes: int = LOG_BYTES,
     ) -> None:
         self._folder, self._command, self._log_bytes = folder, command, log_bytes
-        self._children: dict[Path, subprocess.Popen[bytes]] = {}  # ours, to be waited for
 
     def start(self, run: Path, arguments: Sequence[str]) -> None:
         """Launch a run; the folder `run` is new."""
@@ -82,7 +82,7 @@ class Processes:
         path.write_text(json.dumps(order), encoding="utf-8")
         command = [sys.executable, "-I", "-S", launcher.__file__, str(run)]
         try:
-            self._children[run] = subprocess.Popen(
+            _children[run] = subprocess.Popen(
                 command, cwd=self._folder, env=environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
@@ -94,9 +94,9 @@ class Processes:
             ) from error
 
     def look(self, run: Path) -> RunProcess:
-        child = self._children.get(run)
+        child = _children.get(run)
         if child is not None and child.poll() is not None:
-            del self._children[run]
+            del _children[run]
         who = _read(run / launcher.PROCESS)
         if who is None:
             return RunProcess(launched=False)
@@ -105,7 +105,7 @@ class Processes:
 
     def is_ours(self, run: Path) -> bool:
         """Whether the launcher of a run is a child of this process, on its way perhaps."""
-        return run in self._children
+        return run in _children
 
     def call_off(self, run: Path) -> bool:
         """See to it that a run that has not been launched never will be; False if it has."""
@@ -130,7 +130,7 @@ class Processes:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK)
-            child = self._children.get(run)
+            child = _children.get(run)
             if child is not None:
                 child.poll()
         return True

@@ -56,7 +56,7 @@ class Sampling:
 
     def forget(self, name: str) -> None:
         for known in (self._samplers, self._figures, self._at_rest):
-            known.pop(name, None)  # type: ignore[attr-defined]
+            known.pop(name, None)
 
     def sample(self) -> None:
         """Look at every job, and store what those that have a process are doing."""
