@@ -148,6 +148,11 @@ class MemoryService(Service):
         """What the job does by itself."""
         self._set(name, state=state, reason=reason)
 
+    def reset(self, name: str, state: State) -> None:
+        """The job is there and in this state, whatever was done with it."""
+        with self._lock:
+            self._jobs[name] = view(name, state)
+
     # looking
 
     def plan(self, name: str) -> dict[str, Any]:

@@ -71,13 +71,10 @@ def find(
 ) -> tuple[Route, dict[str, str]] | None:
     """The route of a request and the parameters in its path, whose parts are decoded; None if
     there is no such path, `OtherMethods` if it has other methods."""
-    fitting = [
-        (route, given)
-        for route in table
-        if (given := _given(route, parts)) is not None
-    ]  # fmt: skip
-    # "replay" is also a text that could be a number: what is written out comes first
-    fitting.sort(key=lambda found: len(found[1]))
+    fitting = [(route, given) for route in table if (given := _given(route, parts)) is not None]
+    # ".../dead/replay" could also be a letter of that number: what is written out is meant
+    fewest = min((len(given) for _, given in fitting), default=0)
+    fitting = [found for found in fitting if len(found[1]) == fewest]
     for route, given in fitting:
         if route.method == method:
             return route, given

@@ -228,7 +228,7 @@ TABLE: tuple[Route, ...] = (
     Route("POST", f"{_JOB}/state/query", READ, "Rows of a step's state, by one SELECT that reads "
           "no files.", _query, ref("Rows"), slow=True, errors=_WITH_JOB,
           body=body(("step",), step=name("A step that has state."),
-                    sql=text(20_000, 1, "A SELECT from `state`. Without: its rows."),
+                    sql=text(20_000, 1, "A SELECT from steps. Without: the step's rows."),
                     limit=_LIMIT(about="Rows at most."))),
     Route("GET", f"{_JOB}/why", READ, "Why it gives no output: headrace why.", _looked("why"),
           OBJECT, slow=True, errors=_WITH_JOB),

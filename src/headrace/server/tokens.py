@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from headrace.errors import ServerError
+from headrace.state.sealed import make_folder
 
 READ, OPERATE = "read", "operate"
 ROLES = (READ, OPERATE)
@@ -96,6 +101,49 @@ class Sessions:
             if len(self._ended) >= _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
             self._ended[id] = int(end)
+
+
+def load_tokens(path: Path) -> dict[str, str]:
+    """The tokens in a file, by role; made at the first start, for its owner alone."""
+    make_folder(path.parent)
+    made = {role: secrets.token_urlsafe(32) for role in ROLES}
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            json.dump(made, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(new, path)  # whole or not at all, and never over one that is there
+        except FileExistsError:
+            return read_tokens(path)
+    finally:
+        os.unlink(new)
+    return made
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """The tokens in a file that only its owner may read."""
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise ServerError(
+                "HR-SERVER-073",
+                f"others may read the tokens in {str(path)!r}",
+                f"chmod 600 {path}; or remove it: others are generated at the next start.",
+            )
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and all(isinstance(t, str) for t in found.values()):
+            return found
+        reason = "it is no object of texts"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise ServerError(
+        "HR-SERVER-074",
+        f"the tokens in {str(path)!r} cannot be read: {reason}",
+        'Write {"read": "...", "operate": "..."}; or remove it: others are generated at the '
+        "next start.",
+    )
 
 
 def _hash(token: str) -> bytes:
