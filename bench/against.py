@@ -20,7 +20,9 @@ from bench.batches import lasted, with_rows
 from bench.jobs import NAMES
 from bench.measure import OURS, Digester, Lab, Sample, TooSlow, check_equal
 
-COMPARED = tuple(name for name in NAMES if name not in ("j", "x"))  # these measure in their own way
+COMPARED = tuple(
+    name for name in NAMES if name not in ("j", "q", "x")
+)  # these measure in their own way
 HERE, THERE = "this", "other"
 SKIP = 4  # the first batch of so many is warming up, and one at least
 

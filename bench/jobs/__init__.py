@@ -7,4 +7,4 @@ nor PySpark at its top.
 
 from __future__ import annotations
 
-NAMES = tuple("abcdefgklopurstwxyhij")
+NAMES = tuple("abcdefgklopqurstwxyhij")

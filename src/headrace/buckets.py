@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
+from math import ceil, frexp
 
 import numpy as np
 
 _SHIFT = 48  # of the 64 bits of a float, those that do not tell buckets apart: 11 and 4 do
+_SMALLEST, _BIAS = -1021, 1022  # of the powers of two that `frexp` gives
 WIDTH = 1 / 16  # of a bucket, at most, as a share of its numbers
 Histogram = Mapping[int, int]  # how many numbers by bucket
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -32,6 +33,8 @@ def histogram(numbers: np.ndarray) -> Counter[int]:
     """How many of the numbers are in each bucket."""
     if not len(numbers):
         return Counter()
+    if (first := numbers[0]) == numbers.max() and first == numbers.min():
+        return Counter({bucket_of(first): len(numbers)})  # as when a batch came at once
     buckets = buckets_of(numbers)
     least = int(buckets.min())
     counts = np.bincount(buckets - least)
@@ -41,7 +44,11 @@ def histogram(numbers: np.ndarray) -> Counter[int]:
 
 def bucket_of(number: float) -> int:
     """The bucket of one number."""
-    return int(buckets_of(np.array([number]))[0])
+    share, power = frexp(abs(number))
+    if power < _SMALLEST:  # zero, and what a float has other bits for
+        return int(buckets_of(np.array([number]))[0])
+    bucket = (power + _BIAS << 4) + int(share * 32) - 16
+    return ~bucket if number < 0 else bucket
 
 
 def middle(bucket: int) -> float:

@@ -91,7 +91,10 @@ def test_status_shows_the_last_batch_and_where_every_record_went(call, place):
     assert shown.startswith("one: ended, in .headrace/jobs/one\n  last batch, ")
     assert "input  in: read 6 = used 4 + filtered 0 + late 0 + dead 2" in shown
     assert "output out: wrote 4" in shown
-    assert json.loads(call("status", place, "--json").stdout)["epoch"] == driver.manifest.epoch
+    assert "  latency to the commit: from arrival p50 " in shown
+    found = json.loads(call("status", place, "--json").stdout)
+    assert found["epoch"] == found["figures"]["epoch"] == driver.manifest.epoch
+    assert found["figures"]["totals"]["read"] == 6
 
 
 def test_history_shows_what_each_batch_did(call):

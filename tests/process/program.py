@@ -55,12 +55,12 @@ class Everything(hr.KeyedProcess):
     clocked = hr.value(int, default=-1, ttl="3s", by_clock=True)
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        ctx.count(row.op)
+        ctx.counter(row.op).add()
         said = getattr(self, f"_{row.op}")(row.arg, ctx)
         return [(ctx.key, row.op, self._said(ctx))] if said is None else said
 
     def on_timer(self, time: int, ctx: Any) -> Any:
-        ctx.count("timers")
+        ctx.counter("timers").add()
         self.n += 1
         ctx.emit("aside", (ctx.key, self.n))
         if self.n % 3 == 0:

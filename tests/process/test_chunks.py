@@ -27,7 +27,7 @@ class ByRow(hr.KeyedProcess):
         self.total += row.v
         if self.top is None or row.v > self.top:
             self.top = row.v
-        ctx.count("rows")
+        ctx.counter("rows").add()
         return (ctx.key, row.v, self.total)
 
 
@@ -45,7 +45,7 @@ class ByChunk(ByRow):
         self.total = totals[ends]
         known = self.top.fill_null(-(10**9)).to_numpy()
         self.top = np.maximum(known, np.maximum.reduceat(v, ctx.starts))
-        ctx.count("rows", len(v))
+        ctx.counter("rows").add(len(v))
         ctx.emit("best", ctx.keys.append_column("top", self.top_array()))
         return pa.table({"k": chunk["k"], "v": v, "total": totals})
 

@@ -14,8 +14,8 @@ class Counting(hr.KeyedProcess):
     output = "k string"
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        ctx.count("rows")
-        ctx.count("sum", np.int64(row.v))  # as it may come out of a user's NumPy
+        ctx.counter("rows").add()
+        ctx.counter("sum").add(np.int64(row.v))  # as it may come out of a user's NumPy
         if row.v == 3:
             raise ValueError("three")
 

@@ -27,7 +27,7 @@ class Screening(hr.KeyedProcess):
     n = hr.value(int, default=0)
 
     def on_changes(self, row: Any, ctx: Any) -> None:
-        ctx.count("rules")
+        ctx.counter("rules").add()
         if row.least is None:
             self.rules.pop(row.rule, None)
         elif row.least < 0:

@@ -93,12 +93,12 @@ class Failing(hr.KeyedProcess):
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         ctx.timer(row.v)
-        ctx.count("rows")
+        ctx.counter("rows").add()
         if row.v == 5:
             ctx.emit("nowhere", (1,))
 
     def on_timer(self, time: int, ctx: Any) -> Any:
-        ctx.count("timers")
+        ctx.counter("timers").add()
         self.n += 1
         if time == 2:
             raise ValueError("two is bad")

@@ -34,7 +34,7 @@ class Flaky(hr.Bolt):
         self.seen[tup.v] = self.seen.get(tup.v, 0) + 1
         collector.emit((tup.v, collector.attempt, self.n))
         collector.emit((tup.v,), "side")
-        collector.count("processed")
+        collector.counter("processed").add()
         if str(collector.attempt) in tup.fails:
             if tup.v % 2:
                 raise RuntimeError(f"attempt {collector.attempt}")

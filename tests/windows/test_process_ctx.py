@@ -109,8 +109,8 @@ class Kept(hr.WindowProcess):
 
 
 def careful(key: str, window: Any, rows: list[Any], ctx: Any) -> Any:
-    ctx.count("windows")
-    ctx.count("sum", sum(row.v for row in rows))
+    ctx.counter("windows").add()
+    ctx.counter("sum").add(sum(row.v for row in rows))
     if any(row.v == 3 for row in rows):
         raise ValueError("three")
     return "no number" if any(row.v == 4 for row in rows) else {"n": len(rows)}

@@ -97,21 +97,26 @@ def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJso
 
     Example: [bold]headrace status fire-alarm[/bold]
     """
+    from headrace.inspect.figures import figures_of
+    from headrace.inspect.figures_text import in_words
     from headrace.inspect.progress import account, progress_of, status_line
 
-    at = job_at(place, job, folder)
+    at, now = job_at(place, job, folder), SystemClock().now()
+    found = figures_of(at.log, now)
     if as_json:
-        typer.echo(json.dumps(_row(at.log.folder), indent=2))
+        shown = None if found is None else found.to_json()
+        typer.echo(json.dumps({**_row(at.log.folder), "figures": shown}, indent=2))
         return
-    manifest, now = at.log.latest(), SystemClock().now()
+    manifest = at.log.latest()
     typer.echo(f"{at.name}: {_state(at.log, manifest)}, in {_short(at.log.folder)}")
-    if manifest is None:
+    if manifest is None or found is None:
         typer.echo("  no batch has been committed yet")
         return
     progress = progress_of(manifest, {})
     rate = progress.read * 1_000 / max(progress.took, 1)
     typer.echo(f"  last batch, {_ago(progress, now)}: {status_line(progress, rate, now)}")
-    for line in [*account(progress), *(f"WARNING: {text}" for text in progress.warnings)]:
+    warnings = [f"WARNING: {text}" for text in progress.warnings]
+    for line in [*in_words(found), *account(progress), *warnings]:
         typer.echo(f"  {line}")
 
 

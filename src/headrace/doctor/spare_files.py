@@ -13,7 +13,9 @@ from pathlib import Path
 
 from headrace.doctor.finding import Finding
 from headrace.doctor.job_files import SET_ASIDE, JobFacts
+from headrace.driver.measuring import PUBLISHING
 from headrace.files import TEMPORARY, size
+from headrace.inspect.live import NOTE
 from headrace.state.deliveries import BEGUN
 from headrace.state.prune import RUNS, STAGED, files_in, strings_in
 from headrace.state.resends import FOLDER as RESENDS
@@ -22,6 +24,7 @@ from headrace.state.savepoints import FOLDER as SAVEPOINTS
 _KNOWN = {
     "job.json", "epochs", "fence", "published", "outputs", RUNS, STAGED, "inputs", SAVEPOINTS,
     "loops", "dead", "collect", BEGUN, RESENDS, "standstill.json", "stop", "drain",
+    NOTE, PUBLISHING,
 }  # fmt: skip
 
 

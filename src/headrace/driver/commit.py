@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.driver.measuring import Measuring
 from headrace.driver.shedding import joined
 from headrace.driver.start_checks import output_lost, output_overtaken
 from headrace.epoch.accounting import FATES, SHED
@@ -49,6 +51,7 @@ class Committer:
         self._program, self._sinks, self._on_step = bundle.program, bundle.sinks, bundle.on_step
         self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
+        self._measuring = Measuring(bundle.program, log.folder)
         self._published, self._begun = PublishedMark(log.folder), BegunMark(log.folder, token)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
@@ -117,6 +120,7 @@ class Committer:
         self, manifest: Manifest, sinks: Mapping[str, Sink], newest: Manifest | None = None
     ) -> list[str]:
         writer, notes = self._writer(manifest), list[str]()
+        took: dict[tuple[str, ...], float] = {}
         due = {name: sinks[name] for name, staged in manifest.outputs.items() if staged}
         for names in in_groups(due):
             if self._may_repeat(due[names[0]]):
@@ -125,8 +129,12 @@ class Committer:
                     notes.append(note)
                     continue
             together = [(due[name], manifest.outputs[name]) for name in names]
+            began = perf_counter()
             due[names[0]].publish_group(manifest.epoch, together, writer)
+            took[tuple(names)] = (perf_counter() - began) * 1_000
             point("sink.publish")
+        if took:
+            self._measuring.published(manifest.epoch, took)
         self._published.reached(manifest.epoch)
         point("commit.published")
         return notes
@@ -189,14 +197,14 @@ class Committer:
         splits = [_advanced(s, total) for s in end.splits]
         present = {(s.input, s.name) for s in splits}
         absent = [replace(s, shed=None) for s in before.splits if (s.input, s.name) not in present]
-        ops = self._ops(before, total)
+        ops, wall = self._ops(before, total), self._clock.now()
         return Manifest(
             epoch=epoch,
             token=self._token,
             attempt=attempt,
             job=self._program.name,
             clock=end.clock,
-            wall=self._clock.now(),
+            wall=wall,
             lag=end.lag or 0,
             splits=(*splits, *absent),
             next_split=before.next_split,
@@ -224,6 +232,7 @@ class Committer:
             settled=_still_open(total.settled, ops),
             resent=_resent(before, epoch, end),
             priorities=self._priorities(before, total),
+            measures=self._measuring.after(before.measures, total, end, wall),
         )
 
     def _priorities(self, before: Manifest, total: Total) -> dict[str, list[Any]] | None:

@@ -112,6 +112,8 @@ def _scan_manifests(work: Scan, manifests: Sequence[Manifest]) -> None:
         said = {
             "examples of dead letters": {s: dict(e) for s, e in manifest.examples.items()},
             "counters": {step: dict(counts) for step, counts in manifest.metrics.items()},
+            "gauges": {s: dict(gauges) for s, gauges in manifest.measures.gauges.items()},
+            "histograms": {s: list(h) for s, h in manifest.measures.histograms.items()},
             "splits of inputs": [[s.name, s.at, s.memory] for s in manifest.splits],
         }
         for what, values in said.items():

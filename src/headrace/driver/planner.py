@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, Clock
 from headrace.driver.admission import Admission
+from headrace.driver.arrivals import Arrivals
 from headrace.driver.shedding import Shedder
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
 from headrace.epoch.bundle import Bundle
@@ -78,7 +79,8 @@ class Planner:
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
         self._waiting = 0  # rows that were there at the last look
-        self._shedder = Shedder(program, bundle.sources)
+        self._shedder, self._arrivals = Shedder(program, bundle.sources), Arrivals(bundle.sources)
+        self._found: list[Split] = []  # at the last look, as far as they have been read
         self._more = False  # whether there were more rows than the last epoch was to read
         self._safe = 0  # the last epoch that the sources know to be committed
         self._all_read = False  # every input was at its end before, and nothing goes round
@@ -134,7 +136,8 @@ class Planner:
         self._admission.took(max(0, rows - shed), shed=shed > 0)
         self._more = lag > 0
         self._planned_at = steady
-        return Offset(start.epoch + 1, now, tuple(after), lag, resent)
+        looks = self._arrivals.taken(self._found, after, now)
+        return Offset(start.epoch + 1, now, tuple(after), lag, resent, looks)
 
     def _learn(self, steady: int) -> None:
         if self._planned_at is not None:
@@ -168,6 +171,8 @@ class Planner:
                     next_id += 1
                 moved.append(self._awake(split, now))
         newest = [self._latest(s) for s in moved]
+        self._arrivals.look(moved, newest, now)
+        self._found = moved
         self._all_read = all(
             s.at == end if self._sources[s.input].loops else s.state == ENDED
             for s, end in zip(moved, newest, strict=True)
@@ -342,6 +347,7 @@ class Planner:
             splits=end.splits,
             lag=end.lag or 0,
             resent=end.resent,
+            looks=end.looks,
         )
         if end.epoch in self._log.epochs():
             return [SourceTask(0, epoch, replay=True)]

@@ -139,6 +139,7 @@ def changed_manifest(inspection: Inspection, moves: Mapping[str, str]) -> Manife
         windows={names.get(n, n): c for n, c in before.windows.items()},
         rows={names.get(n, n): c for n, c in before.rows.items()},
         metrics={names.get(n, n): c for n, c in before.metrics.items()},
+        measures=before.measures.renamed(names),
         reads=reads,
         writes=inspection.bundle.writes,
         retired=tuple(sorted({*before.retired, *removed})),

@@ -21,6 +21,7 @@ from typing import Any
 
 import cloudpickle
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -182,7 +183,7 @@ class JobReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with releasing_memory(), marked():
-            yield from _batches(run_source(self._binding.cargo.open(), partition.value))
+            yield from _batches(run_source(self._binding.cargo.open(), partition.value, _retries()))
 
     def commit(self, end: dict[str, Any]) -> None:
         with marked():
@@ -202,7 +203,9 @@ class Level:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with releasing_memory(), marked():
-            yield from _batches(run_level(self.cargo.open(), self.number, unpack(batches)))
+            yield from _batches(
+                run_level(self.cargo.open(), self.number, unpack(batches), _retries())
+            )
 
 
 def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
@@ -220,6 +223,12 @@ def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
 
 
 _BATCH_BYTES = 1 << 20
+
+
+def _retries() -> int:
+    """How often Spark has begun this task before."""
+    context = TaskContext.get()
+    return context.attemptNumber() if context is not None else 0
 
 
 @dataclass

@@ -32,6 +32,7 @@ from headrace.engine import jvm
 from headrace.engine.card import CardReporter, card_html
 from headrace.engine.failure import recover
 from headrace.engine.interrupts import acting, uninterrupted
+from headrace.engine.live_notes import LiveNotes, Said
 from headrace.engine.output_frames import to_spark
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import check_standard_output, session, starts_slowly
@@ -112,6 +113,8 @@ class Run:
                 for warning in self._may_lose():
                     reporter.say(f"{self.name}: WARNING: {warning}")
             self._stall.begin(self._on_stall)
+            self._notes = LiveNotes(self.folder, spark, self._said, self._query)
+            self._notes.begin()
             self._watcher.start()
         except BaseException:
             self._work.stop_begun()
@@ -178,6 +181,10 @@ class Run:
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).warnings
         return Status(self._state, self._reported_epoch(), self._error, warnings)
+
+    def _said(self) -> Said:
+        status = self.status
+        return Said(status.state, status.epoch, status.warnings, self._stall.text)
 
     def _may_lose(self) -> tuple[str, ...]:
         """What a crash may lose of an input, or of what a step has in memory."""
@@ -391,6 +398,7 @@ class Run:
     def _finish(self, state: str) -> None:
         self._work.batches.give_core()  # before it is known that another run may begin
         self._stall.close()
+        self._notes.close(state)
         with suppress(OSError):
             stall.note(self.folder, None, 0)
         self._start.log.release()

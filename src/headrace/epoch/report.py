@@ -41,7 +41,15 @@ class Report:
     branched: list[tuple[str, str, str, str]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
+    tasks: int = 0  # of a level
+    retries: int = 0  # how often Spark had begun this task before
+    work: dict[str, float] = field(default_factory=dict)  # milliseconds by step
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
+    # by input: ms from the event time of its rows to the epoch's clock, in buckets
+    ages: dict[str, dict[int, int]] = field(default_factory=dict)
+    arrived: dict[str, dict[int, int]] = field(default_factory=dict)  # the same, from arrival
+    gauges: dict[str, dict[str, float]] = field(default_factory=dict)  # the user's, by step
+    histograms: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     # by input that sheds the lowest: priorities of its records, each with how many there were
     priorities: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -52,7 +60,14 @@ class Report:
     def from_json(fields: Mapping[str, Any]) -> Report:
         end = None if fields["end"] is None else Offset.from_json(fields["end"])
         ops = {name: StepFacts(**facts) for name, facts in fields["ops"].items()}
-        return Report(**{**fields, "end": end, "ops": ops})
+        found = {name: _buckets(fields[name]) for name in ("ages", "arrived")}
+        found["histograms"] = {s: _buckets(h) for s, h in fields["histograms"].items()}
+        return Report(**{**fields, "end": end, "ops": ops, **found})
+
+
+def _buckets(histograms: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """JSON has texts for keys."""
+    return {n: {int(b): count for b, count in h.items()} for n, h in histograms.items()}
 
 
 @dataclass(slots=True)
@@ -70,6 +85,14 @@ class Total:
     examples: dict[str, dict[str, str]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    tasks: int = 0
+    retries: int = 0
+    work: Counter[str] = field(default_factory=Counter)
+    longest: dict[str, float] = field(default_factory=dict)  # the work of one task, by step
+    ages: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    arrived: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    gauges: dict[str, dict[str, float]] = field(default_factory=dict)
+    histograms: dict[str, dict[str, Counter[int]]] = field(default_factory=dict)
     settled: list[Settled] = field(default_factory=list)  # see the manifest
     priorities: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
@@ -102,8 +125,23 @@ def add_up(reports: Iterable[Report], settled: Iterable[Settled] = ()) -> Total:
         for name, priorities in report.priorities.items():
             total.priorities[name] += priorities
         total.timing.update(report.timing)
+        total.tasks = max(total.tasks, report.tasks)
+        total.retries += report.retries
+        total.work.update(report.work)
+        for name, ms in report.work.items():
+            total.longest[name] = max(ms, total.longest.get(name, 0.0))
+        for name, age in report.ages.items():
+            total.ages[name].update(age)
+        for name, age in report.arrived.items():
+            total.arrived[name].update(age)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)
+        for name, gauges in report.gauges.items():
+            largest = total.gauges.setdefault(name, {})
+            largest.update({g: max(v, largest.get(g, v)) for g, v in gauges.items()})
+        for name, histograms in report.histograms.items():
+            for what, numbers in histograms.items():
+                total.histograms.setdefault(name, {}).setdefault(what, Counter()).update(numbers)
     earlier = list(settled)
     died = {(name, split, first) for name, split, fate, first, _ in earlier if fate == _DEAD}
     counted = _Fates([*(s for s in earlier if s[2] != _DEAD), *several]) if dead else None

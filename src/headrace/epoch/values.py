@@ -19,6 +19,27 @@ from headrace.state.manifest import IDLE, LIVE, Split
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """What the planner has seen of the inputs, besides what it plans: nothing depends on it."""
+
+    lags: Mapping[str, int] = field(default_factory=dict)  # rows not admitted, by input
+    waits: Mapping[str, int] = field(default_factory=dict)  # since when the oldest was there
+    # by input: ms from when its rows were first seen to the epoch's clock, in buckets
+    ages: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        ages = {n: {str(b): count for b, count in age.items()} for n, age in self.ages.items()}
+        return {"lags": dict(self.lags), "waits": dict(self.waits), "ages": ages}
+
+    @staticmethod
+    def from_json(looks: Mapping[str, Any] | None) -> Looks:
+        if looks is None:
+            return Looks()
+        ages = {n: {int(b): count for b, count in age.items()} for n, age in looks["ages"].items()}
+        return Looks(looks["lags"], looks["waits"], ages)
+
+
+@dataclass(frozen=True, slots=True)
 class Offset:
     """The end of an epoch: its number, its clock, and how far each split is read by then."""
 
@@ -27,18 +48,22 @@ class Offset:
     splits: tuple[Split, ...] = ()
     lag: int | None = None  # rows that were there but not admitted; None where a run starts
     resent: int | None = None  # the request whose dead letters this epoch sends again
+    looks: Looks = field(default_factory=Looks)
 
     def to_json(self) -> dict[str, Any]:
         lag = {} if self.lag is None else {"lag": self.lag}
         splits = [split.to_json() for split in self.splits]
         resent = {} if self.resent is None else {"resent": self.resent}
-        return {"epoch": self.epoch, "clock": self.clock, **lag, **resent, "splits": splits}
+        looks = {} if self.looks == Looks() else {"looks": self.looks.to_json()}
+        about = {"epoch": self.epoch, "clock": self.clock, **lag, **resent, **looks}
+        return {**about, "splits": splits}
 
     @staticmethod
     def from_json(offset: Mapping[str, Any]) -> Offset:
         splits = tuple(Split(**split) for split in offset["splits"])
         lag, resent = offset.get("lag"), offset.get("resent")
-        return Offset(offset["epoch"], offset["clock"], splits, lag, resent)
+        looks = Looks.from_json(offset.get("looks"))
+        return Offset(offset["epoch"], offset["clock"], splits, lag, resent, looks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +80,14 @@ class Epoch:
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
     resent: int | None = None  # as in its offset
+    looks: Looks = field(default_factory=Looks)  # as in its offset; level tasks have none
 
     @property
     def end(self) -> Offset:
-        return Offset(self.number, self.clock, self.splits, self.lag, self.resent)
+        return Offset(self.number, self.clock, self.splits, self.lag, self.resent, self.looks)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "looks"}
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Epoch:

@@ -98,7 +98,7 @@ class Figures:
     latency: Mapping[str, Latency]
     memory: Mapping[str, int | None]
     gc_ms: int | None
-    retries: int | None
+    retries: int  # tasks of Spark that were begun again
     totals: Mapping[str, int]
     inputs: tuple[InputFigures, ...] = ()
     steps: tuple[StepFigures, ...] = ()

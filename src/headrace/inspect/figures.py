@@ -15,6 +15,7 @@ from headrace.buckets import Histogram, added, percentiles, since
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.epoch.accounting import SHED
 from headrace.epoch.values import watermark_of
+from headrace.errors import FencedError
 from headrace.inspect.bottleneck import bottleneck_of
 from headrace.inspect.figure_values import (
     Backpressure,
@@ -25,14 +26,15 @@ from headrace.inspect.figure_values import (
     StepFigures,
     WindowFigures,
 )
-from headrace.inspect.live import Live
+from headrace.inspect.live import Live, read_live
 from headrace.inspect.progress import Progress, progress_of
+from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Counts, Manifest
 from headrace.state.measures import Measures
 
 _RATE = 10_000  # ms over which rates are taken, or three epochs if those take longer
 _MINUTE = 60_000  # ms over which percentiles are taken
-_MEMORY = ("driver", "jvm", "workers")
+_MEMORY = ("driver", "jvm", "jvm_heap", "workers")
 _NONE: Latency = None
 
 
@@ -94,6 +96,25 @@ def figures(
     return _Figuring(now, manifest, earlier, live, minute).all()
 
 
+def figures_of(log: EpochLog, now: int) -> Figures | None:
+    """Those of the job in a folder, by the manifests that are there: for who looks once."""
+    manifest = log.latest()
+    if manifest is None:
+        return None
+    before = None
+    for epoch in reversed(log.epochs()):
+        if epoch < manifest.epoch:
+            try:
+                earlier = log.read(epoch)
+            except FencedError:
+                break  # a driver that runs has cleared it away
+            if earlier.timeline != manifest.timeline or earlier.wall < manifest.wall - _MINUTE:
+                break
+            before = sample_of(earlier.wall, earlier)
+    live = read_live(log.folder, now)
+    return figures(now if log.is_held() else manifest.wall, manifest, before, live)
+
+
 def _precedes(before: Sample, now: Sample) -> bool:
     return before.job == now.job and before.epoch <= now.epoch and before.time <= now.time
 
@@ -134,7 +155,7 @@ class _Figuring:
             latency={what: self._latency(what, p.counts) for what in ("event", "ingest")},
             memory={kind: memory.get(kind) for kind in _MEMORY},
             gc_ms=live.gc_ms if live is not None else None,
-            retries=live.retries if live is not None else None,
+            retries=self._measures.retries,
             totals=p.total,
             inputs=inputs,
             steps=steps,

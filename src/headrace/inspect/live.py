@@ -28,7 +28,7 @@ class Live:
 
     time: int
     pid: int
-    started: int  # when the process `pid` began, in ms: `process_start`
+    started: int  # when the process `pid` began, in the system's ticks
     state: str = "running"
     epoch: int = 0
     warnings: tuple[str, ...] = ()
@@ -36,7 +36,6 @@ class Live:
     phases: Mapping[str, float] = field(default_factory=dict)  # ms of Spark's last batch, by name
     memory: Mapping[str, int | None] = field(default_factory=dict)  # bytes by kind of process
     gc_ms: int | None = None  # that the JVM has collected garbage for, since it began
-    retries: int | None = None  # tasks that Spark had to begin again, in this run
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}

@@ -23,6 +23,7 @@ from headrace.callables import title
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
+from headrace.ops.user_metrics import UserMetrics
 from headrace.state.table import KeyedTable, TableSpec
 
 WINDOWS_SEEN = ("fired", "mute", "lost")  # firings, those without a result, ends unshown
@@ -51,7 +52,7 @@ class EpochStep:
     out: list[pa.Table] = field(default_factory=list)
     sides: dict[str, list[pa.Table]] = field(default_factory=dict)  # rows for side outputs
     faults: list[Fault] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)  # figures of the user's own
+    metrics: UserMetrics = field(default_factory=UserMetrics)  # figures of the user's own
     windows: Counter[str] = field(default_factory=Counter)  # see `WINDOWS_SEEN`
     filtered: list[pa.Table] = field(default_factory=list)  # rows it left out, to be counted so
     next: int = MAX_TIME  # the watermark at which something is due even without input

@@ -57,6 +57,7 @@ class Source(Protocol):
     loops: bool = False  # the job itself writes it, so it ends when all others have
     least: int = 1  # rows: to read fewer of a split in an epoch costs as much
     dense: bool = False  # every offset is that of a record: ranges can be counted unread
+    dated: bool = False  # it knows when each record came to it: see `read_dated`
     forgets: bool = False  # it removes rows that it has stored in the job's folder: see `hold`
     held: Mapping[str, int] | None = None
 
@@ -147,6 +148,10 @@ class Source(Protocol):
     def read(self, range: Range) -> Iterator[Chunk]:
         """Chunks of 64 thousand to a million rows, in order of offset."""
         ...
+
+    def read_dated(self, range: Range) -> Iterator[tuple[Chunk, np.ndarray | None]]:
+        """The same, with the times at which the records of a chunk came, in ms, if it knows."""
+        return ((chunk, None) for chunk in self.read(range))
 
     def lost(self, split: str, end: Offset) -> str:
         """Why the records before `end` cannot all be read again, as far as it is known without

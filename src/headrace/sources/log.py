@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.connect.schema_registry import SchemaRegistry
 from headrace.errors import InputError, LogError
-from headrace.log import EmbeddedLog, Log, TopicInfo
+from headrace.log import APPEND_TIME, EmbeddedLog, Log, TopicInfo
 from headrace.settings import Settings
 from headrace.sources import formats
 from headrace.sources.columns import conform, fit
@@ -39,6 +39,7 @@ _CODES = {"HR-LOG-002": "HR-INPUT-010", "HR-LOG-007": "HR-INPUT-011"}  # else: t
 
 class LogSource(TopicSource):
     because = "records are read again from an offset"
+    dated = True  # they are appended with their time
 
     def __init__(
         self,
@@ -92,13 +93,18 @@ class LogSource(TopicSource):
         return self._topic_now().latest[int(split)]
 
     def read(self, range: Range) -> Iterator[Chunk]:
+        return (chunk for chunk, _ in self.read_dated(range))
+
+    def read_dated(self, range: Range) -> Iterator[tuple[Chunk, np.ndarray | None]]:
         split = int(range.split)
         try:
-            tables = self._log.read(self._topic, split, range.start, range.end)
+            tables = self._log.read(self._topic, split, range.start, range.end, times=True)
             self._topic_now()  # raises if it was made again since `read`
             for first, table in tables:
                 offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
-                yield self._shaped(table), offsets
+                times = table.column(APPEND_TIME).to_numpy()
+                rows = self._shaped(table.drop_columns([APPEND_TIME]))
+                yield (rows, offsets), times
         except LogError as cause:
             raise self._as_input(cause) from cause
 

@@ -8,7 +8,7 @@ older version has none, and every part may be missing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from headrace.buckets import Histogram
@@ -21,6 +21,7 @@ class Measures:
     plan: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # kind and level by step
     tasks: int = 0  # of a level, in this epoch
     took: int = 0  # ms from the planning of an epoch to its commit, of all epochs
+    retries: int = 0  # tasks that Spark has begun again
     work: Mapping[str, float] = field(default_factory=dict)  # ms at work in all tasks, by step
     longest: Mapping[str, float] = field(default_factory=dict)  # the same in one task, this epoch
     published: Mapping[str, float] = field(default_factory=dict)  # ms by output, earlier epochs
@@ -47,9 +48,12 @@ class Measures:
 
     def renamed(self, names: Mapping[str, str]) -> Measures:
         """With the names of a changed program, by the old ones."""
-        by_name = {n: getattr(self, n) for n in _PARTS if n not in ("tasks", "took")}
-        renamed = {n: {names.get(k, k): v for k, v in part.items()} for n, part in by_name.items()}
-        return Measures(tasks=self.tasks, took=self.took, **renamed)
+        renamed: dict[str, Any] = {
+            part: {names.get(name, name): value for name, value in getattr(self, part).items()}
+            for part in _PARTS
+            if part not in _NUMBERS
+        }
+        return replace(self, **renamed)
 
 
 def _histograms(stored: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
@@ -58,3 +62,4 @@ def _histograms(stored: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, 
 
 
 _PARTS = tuple(f.name for f in fields(Measures))
+_NUMBERS = ("tasks", "took", "retries")

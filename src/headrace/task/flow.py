@@ -47,6 +47,7 @@ from headrace.state.faults import point
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
 from headrace.task.letters import Reentry
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
+from headrace.task.stopwatch import Stopwatch
 
 _FLUSH_ROWS = 1_000_000  # rows buffered for an operator before they are combined and sent
 _TRIES = 1_000  # calls of a function of tables on parts of a chunk, to find the rows it fails on
@@ -66,6 +67,7 @@ class Outputs:
         self._buffered: dict[str, list[pa.Table]] = defaultdict(list)
         self._bytes: dict[str, int] = defaultdict(int)
         self._count = 0
+        self.watch = Stopwatch()
         self.staged: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.rows: dict[str, int] = defaultdict(int)
 
@@ -78,7 +80,8 @@ class Outputs:
 
     def finish(self) -> None:
         for name in list(self._buffered):
-            self._stage(name)
+            with self.watch.at(name):
+                self._stage(name)
 
     def _stage(self, name: str) -> None:
         table = pa.concat_tables(self._buffered.pop(name))
@@ -92,7 +95,7 @@ class Outputs:
 class Flow:
     def __init__(self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters) -> None:
         self._program, self._epoch = program, epoch
-        self._outputs, self.dead = outputs, dead
+        self._outputs, self.dead, self.watch = outputs, dead, outputs.watch
         self._operators = {n.name: n.operator() for n in program.stateful()}
         self._user_code = {n.name for n in program.stateful() if n.what.runs_user_code}
         self._buffered: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
@@ -112,15 +115,16 @@ class Flow:
     def enter(self, node: Node, index: int, rows: pa.Table) -> None:
         """Rows go into an input of a step, or of what is left of a chain of steps."""
         self.steps[node.name]["in"] += rows.num_rows
-        if isinstance(node, Stateful):
-            self._to_operator(node, index, rows)
-        elif isinstance(node, Write):
-            self.fate("used", rows)
-            self._outputs.add(node.name, visible(rows))
-        else:
-            for output in self._transform(node, rows):
-                self.steps[node.name]["out"] += output.num_rows
-                self.push(node.name, OUT, output)
+        with self.watch.at(node.name):
+            if isinstance(node, Stateful):
+                self._to_operator(node, index, rows)
+            elif isinstance(node, Write):
+                self.fate("used", rows)
+                self._outputs.add(node.name, visible(rows))
+            else:
+                for output in self._transform(node, rows):
+                    self.steps[node.name]["out"] += output.num_rows
+                    self.push(node.name, OUT, output)
 
     def _transform(self, node: Node, rows: pa.Table) -> Iterator[pa.Table]:
         match node:
@@ -280,7 +284,8 @@ class Flow:
         for name, index in list(self._buffered):
             node = self._program.nodes[name]
             assert isinstance(node, Stateful)
-            self._flush(node, index)
+            with self.watch.at(name):
+                self._flush(node, index)
         return self.ready()
 
 

@@ -41,6 +41,7 @@ from headrace.epoch.report import Report
 from headrace.epoch.values import Epoch, held_back, hold_of, reached_by, upstream
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import EpochStep
+from headrace.ops.user_metrics import UserMetrics
 from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
 from headrace.state.manifest import Split, StepFacts, table_key
@@ -53,8 +54,11 @@ from headrace.task.letters import Reentry
 from headrace.task.source_task import finish_dead
 
 
-def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
-    """Everything one task of `level` does, as the envelopes it sends."""
+def run_level(
+    bundle: Bundle, level: int, arrived: Iterable[Envelope], retries: int = 0
+) -> Iterator[Envelope]:
+    """Everything one task of `level` does, as the envelopes it sends; `retries`: how often it was
+    begun before."""
     control: dict[str, Any] | None = None
     reached: dict[str, int] = {}
     holds: dict[str, int] = {}
@@ -79,7 +83,8 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
-        yield from _LevelTask(bundle, level, task, epoch, control["state"], holds).run(chunks)
+        work = _LevelTask(bundle, level, task, epoch, control["state"], holds, retries)
+        yield from work.run(chunks)
 
 
 def _advanced(split: Split, reached: dict[str, int]) -> Split:
@@ -96,6 +101,7 @@ class _LevelTask:
         epoch: Epoch,
         state: dict[str, Any],
         holds: Mapping[str, int],
+        retries: int,
     ) -> None:
         program, self._holds = bundle.program, holds
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
@@ -106,13 +112,14 @@ class _LevelTask:
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
-        self._report = Report(epoch.number, epoch.attempt)
+        self._report = Report(epoch.number, epoch.attempt, retries=retries)
         self._followed = followed_splits(program, epoch)
 
     def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
         began = wall.perf_counter()
         for node in self._program.stateful_at(self._level):
-            self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
+            with self._flow.watch.at(node.name):
+                self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
         self._report.dead = self._flow.dead.places()
         self._report.examples = self._flow.dead.examples()
         finish_dead(self._program, self._flow, self._outputs)
@@ -123,6 +130,7 @@ class _LevelTask:
         self._report.staged = dict(self._outputs.staged)
         self._report.rows = dict(self._outputs.rows)
         self._report.steps = {n: dict(c) for n, c in self._flow.steps.items()}
+        self._report.work = self._flow.watch.work
         self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
         yield from self._hold_back()
         yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
@@ -171,8 +179,8 @@ class _LevelTask:
         for name, table in step.tables.items():
             if self._state.is_there(node.name, table):
                 self._report.state[table_key(node.name, name)] = self._state.store(node.name, table)
-        if step.counts:
-            self._report.metrics[node.name] = dict(step.counts)
+        if step.metrics:
+            self._say(node.name, step.metrics)
         rows_held = sum(t.rows_held for t in step.tables.values())
         tasks = self._epoch.tasks if operator.by_task else None
         facts = StepFacts(
@@ -198,6 +206,15 @@ class _LevelTask:
                     )
         if self._followed and passes_on(node):
             self._report.branched += records_in_state(step, self._followed)
+
+    def _say(self, step: str, metrics: UserMetrics) -> None:
+        """Report figures of the user's own."""
+        if metrics.counters:
+            self._report.metrics[step] = dict(metrics.counters)
+        if metrics.gauges:
+            self._report.gauges[step] = dict(metrics.gauges)
+        if metrics.histograms:
+            self._report.histograms[step] = {n: dict(h) for n, h in metrics.histograms.items()}
 
     def _send(self, node: Stateful, port: str, rows: pa.Table) -> Passed | None:
         """Send rows on; of those that are records of an input, see what becomes of them."""

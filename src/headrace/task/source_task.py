@@ -24,12 +24,13 @@ from headrace.task.resending import send_again
 from headrace.task.split_reader import SplitReader
 
 
-def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:
-    """Everything one source task does, as the envelopes it sends."""
+def run_source(bundle: Bundle, task: SourceTask, retries: int = 0) -> Iterator[Envelope]:
+    """Everything one source task does, as the envelopes it sends; `retries`: how often it was
+    begun before."""
     program, epoch = bundle.program, task.epoch
-    report = Report(epoch.number, epoch.attempt, task.replay)
+    report = Report(epoch.number, epoch.attempt, task.replay, retries=retries)
     if task.index == 0:
-        report.end = epoch.end
+        report.end, report.tasks = epoch.end, epoch.tasks
     if not task.replay:
         yield from _controls(program, task)
         yield from _read(bundle, task, report)
@@ -68,6 +69,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     report.staged, report.rows = dict(outputs.staged), dict(outputs.rows)
     report.examples = dead.examples()
     report.steps = {n: dict(c) for n, c in flow.steps.items()}
+    report.work = flow.watch.work
     report.timing = {"source": (wall.perf_counter() - began) * 1_000}
     for level in range(1, program.depth + 1):
         for index in range(epoch.tasks):

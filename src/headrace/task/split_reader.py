@@ -7,6 +7,7 @@ no part of the split's order any more.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import beyond, milliseconds
+from headrace.buckets import added, histogram
 from headrace.chunk import OFFSET, SOURCE, TIME, WEIGHT
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import Tally, needs_tracking
@@ -65,6 +67,8 @@ class SplitReader:
         several = may_branch(program, node.name)
         self._tally = Tally(again or needs_tracking(program, node.name), several, sparse=again)
         self._tracker = None if again else tracker(node, self._limit, split.memory)
+        self._ages: Counter[int] | None = None if again else Counter()
+        self._arrived: Counter[int] = Counter()
         self._shed: ShedRows | None = None
         if node.shed is not None and not again:
             self._shed = ShedRows(program.name, node, split.name, split.shed)
@@ -84,6 +88,10 @@ class SplitReader:
                 report.memory[place] = self._tracker.memory
         input, counts = self._split.input, self._tally.counts
         report.inputs[input] = _sum(report.inputs.get(input), counts)
+        if self._ages:
+            report.ages[input] = added(report.ages.get(input, {}), self._ages)
+        if self._arrived:
+            report.arrived[input] = added(report.arrived.get(input, {}), self._arrived)
         if self._shed is not None and self._shed.priorities:
             report.priorities.setdefault(input, []).extend(self._shed.priorities)
         where = (self._split.input, self._split.name)
@@ -94,20 +102,25 @@ class SplitReader:
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark
+        name, watch = self._node.name, self._flow.watch
         if piece.shed:
-            self._skip(piece.range)
+            with watch.at(name):
+                self._skip(piece.range)
             return
-        for chunk, offsets in self._read(piece.range):
-            self._tally.begin(offsets)
-            rows = self._stamped(chunk, offsets)
-            self._flow.steps[self._node.name]["out"] += rows.num_rows
-            self._flow.push(self._node.name, OUT, rows)
-            self._tally.end()
+        for chunk, offsets in watch.each(name, self._read(piece.range)):
+            with watch.at(name):
+                self._tally.begin(offsets)
+                rows = self._stamped(chunk, offsets)
+                self._flow.steps[name]["out"] += rows.num_rows
+                self._flow.push(name, OUT, rows)
+                self._tally.end()
             yield from self._flow.ready()
 
     def _read(self, range: Range) -> Iterator[Chunk]:
         """Chunks of the range, without the records that are shed as they are."""
-        for chunk, offsets in self._source.read(range):
+        for (chunk, offsets), times in self._source.read_dated(range):
+            if times is not None:
+                self._arrived.update(histogram(self._clock - times))
             if self._shed is None:
                 yield chunk, offsets
                 continue
@@ -244,7 +257,10 @@ class SplitReader:
             reason = f"the time {self._origin} is too far ahead of the clock (max_skew)"
             rows = self._without(rows, ahead, reason)
         failures = self._tracker.see(rows) if self._tracker is not None and rows.num_rows else {}
-        return self._without_failed(rows, failures) if failures else rows
+        rows = self._without_failed(rows, failures) if failures else rows
+        if self._ages is not None:
+            self._ages.update(histogram(self._clock - rows.column(TIME).to_numpy()))
+        return rows
 
     def _without_failed(self, rows: pa.Table, failures: Failures) -> pa.Table:
         """The rows without those whose time or watermark could not be computed."""

@@ -60,7 +60,7 @@ class Everything(hr.KeyedProcess):
         self.best.add(row.celsius)
         self.spread.add(row.celsius)
         self.fresh.append(str(row.id))
-        ctx.count("rows")
+        ctx.counter("rows").add()
         if row.celsius < 18:
             ctx.emit("cold", (ctx.key, row.celsius))
         if self.n % 4 == 0:

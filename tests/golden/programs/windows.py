@@ -84,7 +84,7 @@ class Trend(hr.WindowProcess):
         change, self.last = (None if self.last is None else mean - self.last), mean
         self.names = [*(self.names or []), str(len(rows))][-3:]
         self.shown += 1
-        ctx.count("rows", len(rows))
+        ctx.counter("rows").add(len(rows))
         return {"mean": mean, "change": change, "shown": self.shown, "names": self.names}
 
 

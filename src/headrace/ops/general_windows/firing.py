@@ -272,7 +272,7 @@ class WindowFiring:
         windows = fired.take(pa.array(at))
         memory = self.memory.recall(windows, step)
         results = call(replace(windowed, memory=memory))
-        step.counts.update(results.counts)
+        step.metrics.update(results.metrics)
         if memory is not None:
             self.memory.store_keys(memory, windows, step)
             fired = self.memory.store_own(memory, fired, at)

@@ -24,6 +24,7 @@ from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
 from headrace.ops.process.operator_state import OperatorState, TaskValues
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.process.shared_maps import SharedMapGuard
+from headrace.ops.user_metrics import UserMetrics
 from headrace.rows import RowCopier, as_rows
 
 PIECE = 16_384  # rows of a key that are Python objects at a time, where it may have many
@@ -91,8 +92,8 @@ class KeyPass:
         return self._work.rows(self._columns)
 
     @property
-    def counts(self) -> dict[str, int]:
-        return dict(self._call.counts)
+    def metrics(self) -> UserMetrics:
+        return self._call.metrics
 
     def run(self, keys: list[Any], checks: CallChecks | None = None) -> KeyPass:
         """Go through all keys; with `checks`, check every call."""
@@ -310,7 +311,7 @@ class KeyPass:
         """One call; if it fails, what it did is undone and the failure returned."""
         one, call = self._one, self._call
         before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
-        counts, stamps = call.counts.copy(), dict(self.stamps[key_id]) if self._has_ttl else {}
+        metrics, stamps = call.metrics.copy(), dict(self.stamps[key_id]) if self._has_ttl else {}
         try:
             if self._has_ttl:
                 self._expire(key_id)
@@ -325,7 +326,7 @@ class KeyPass:
                 checks.guard.check()
         except Exception as error:
             one.__dict__ = {**self._unstored, **before}
-            call.counts = counts
+            call.metrics = metrics
             if self._has_ttl:
                 self.stamps[key_id] = stamps
             rescued, sides = call.rescued()

@@ -9,7 +9,6 @@ come after the rows, a timer of each key at a time.
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,12 +44,13 @@ from headrace.ops.process.held_rows import HeldRows
 from headrace.ops.process.key_state import KeyState, Timers, seen_by_key
 from headrace.ops.process.rows_by_key import RowArranger, RowOrigins, RowsByKey
 from headrace.ops.row_buffer import passed_by
+from headrace.ops.user_metrics import UserMetrics, WithMetrics
 from headrace.rows import fitted
 from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(slots=True)
-class ChunkCall:
+class ChunkCall(WithMetrics):
     """What `on_chunk` and `on_timer` may read about their call, and request."""
 
     keys: pa.Table  # one row per key, in the order in which they are in the chunk
@@ -63,13 +63,9 @@ class ChunkCall:
     by_clock: np.ndarray | None = None  # in on_timer: which timers were set by the clock
     no_timer: str = ""  # why timers cannot be set
     no_event_timer: str = ""
-    counts: Counter[str] = field(default_factory=Counter)
+    metrics: UserMetrics = field(default_factory=UserMetrics)
     side_rows: list[tuple[str, Any]] = field(default_factory=list)
     timer_requests: list[TimerRequest] = field(default_factory=list)
-
-    def count(self, name: str, n: int = 1) -> None:
-        """Add `n` to a figure of your own, that the run shows."""
-        self.counts[name] += int(n)
 
     def emit(self, output: str, rows: Any) -> None:
         """Emit rows to a side output, in the form in which on_chunk returns them."""
@@ -272,7 +268,7 @@ class ChunkOperator(Operator):
         keys = work.keys.take(pa.array(calls.ids[lo:hi]))
         newest = _at(calls.ttl_times(step), calls.starts[lo + 1 : hi + 1] - 1)
         self._columns.store(keys, result.before, result.after, result.stamps, newest, step)
-        step.counts.update(call.counts)
+        step.metrics.update(call.metrics)
         past = np.zeros(hi - lo, np.bool_) if calls.due is None else beyond(calls.due, step)[lo:hi]
         for request in call.timer_requests:
             timers.apply(armed_within(request, past), calls.ids[lo:hi])

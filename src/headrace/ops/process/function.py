@@ -8,7 +8,6 @@ afterwards; nothing here reads or writes a table.
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -19,6 +18,13 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError, call_site
 from headrace.ops.process.operator_kinds import OperatorKind
 from headrace.ops.process.state_kinds import SharedMapState, ValueState
+from headrace.ops.user_metrics import (
+    UserCounter,
+    UserGauge,
+    UserHistogram,
+    UserMetrics,
+    WithMetrics,
+)
 from headrace.reads import deletes
 from headrace.rows import RowCopier
 from headrace.schema import SchemaLike, schema_of
@@ -68,8 +74,14 @@ class Context(Protocol):
     def emit(self, output: str, row: Any) -> None:
         """Emit a row to one of `outputs`."""
 
-    def count(self, name: str, n: int = 1) -> None:
-        """Add `n` to a figure of your own, that the run shows."""
+    def counter(self, name: str) -> UserCounter:
+        """A figure of your own that grows: `ctx.counter("seen").add()`."""
+
+    def gauge(self, name: str) -> UserGauge:
+        """A figure of your own that goes up and down: `ctx.gauge("waiting").set(3)`."""
+
+    def histogram(self, name: str) -> UserHistogram:
+        """How numbers of your own are distributed: `ctx.histogram("price").record(9.99)`."""
 
 
 class ProcessMeta(ABCMeta):
@@ -227,14 +239,14 @@ NO_ON_TIMER = "the class has no on_timer"
 NO_TIME = "its input has no event time"
 
 
-class Call:
+class Call(WithMetrics):
     """The context of all calls of an epoch; its attributes are set before each.
 
     `no_timer` and `no_event_timer` say why timers cannot be set, where they cannot.
     """
 
     __slots__ = (
-        "by_clock", "clock", "counts", "input", "key", "no_event_timer",
+        "by_clock", "clock", "input", "key", "metrics", "no_event_timer",
         "no_timer", "outputs", "place", "side_rows", "time", "timer_requests", "watermark",
     )  # fmt: skip
 
@@ -250,7 +262,7 @@ class Call:
         self.by_clock = False  # in a timer: whether it was set by the clock
         self.timer_requests: list[tuple[int, int, bool]] = []
         self.side_rows: list[tuple[str, Any]] = []
-        self.counts: Counter[str] = Counter()
+        self.metrics = UserMetrics()
 
     def timer(self, at: int) -> None:
         """Call on_timer when the watermark passes `at`, in ms."""
@@ -290,10 +302,6 @@ class Call:
                 'Declare it in the class: outputs = {"name": "column type, ..."}.',
             )
         self.side_rows.extend((output, row) for row in self.outputs[output].all([row]))
-
-    def count(self, name: str, n: int = 1) -> None:
-        """Add `n` to a figure of your own, that the run shows."""
-        self.counts[name] += int(n)
 
     def settle(self) -> None:
         """The call counts: what it did is final."""

@@ -43,6 +43,7 @@ from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, ta
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.row_buffer import passed_by
 from headrace.ops.tables import plain_view
+from headrace.ops.user_metrics import UserMetrics
 from headrace.reads import ignores
 from headrace.rows import collector_paused, row_copier, table_of
 from headrace.schema import ddl_type
@@ -62,7 +63,7 @@ class _BlockResult:
     armed: set[Timer]
     cancelled: set[Timer]
     faults: list[Fault]
-    counts: dict[str, int]
+    metrics: UserMetrics
     by_task: TaskValues
 
 
@@ -232,7 +233,7 @@ class ProcessOperator(Operator):
             done.armed,
             done.cancelled,
             done.faults,
-            done.counts,
+            done.metrics,
             self._fitting(done.by_task),
         )
 
@@ -249,7 +250,7 @@ class ProcessOperator(Operator):
         for part in parts:
             self._timers.store(part.keys, part.armed, part.cancelled, step)
             step.faults.extend(part.faults)
-            step.counts.update(part.counts)
+            step.metrics.update(part.metrics)
             if part.out is not None:
                 step.out.append(part.out)
             for name, table in part.sides.items():

@@ -82,7 +82,7 @@ class SharedMaps:
             self._tables[name].delete(deleted, step)
         if 0 in step.homes:
             step.faults.extend(faults)
-            step.counts.update(call.counts)
+            step.metrics.update(call.metrics)
         return maps
 
     def guard(self, maps: Maps, step: EpochStep) -> SharedMapGuard:
@@ -134,13 +134,13 @@ class SharedMaps:
         record: pa.Table,
     ) -> Maps:
         """The maps after one row; if its call fails, as they were before."""
-        before, counts = copy.deepcopy(maps), call.counts.copy()
+        before, metrics = copy.deepcopy(maps), call.metrics.copy()
         try:
             self._apply_row(maps, call, port, row, time)
             self._changes(before, maps)
         except Exception as error:
             faults.append(Fault(record, error, port))
-            call.counts = counts
+            call.metrics = metrics
             return before
         return maps
 

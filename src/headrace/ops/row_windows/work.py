@@ -76,7 +76,7 @@ class FunctionWork:
         arrival = None if windows.arrival is None else windows.arrival[places]
         windowed = replace(_windowed(rows, starts, part, step), arrival=arrival)
         results = self._function.over(windowed)
-        step.counts.update(results.counts)
+        step.metrics.update(results.metrics)
         return WindowResults(results.values, results.windows + band.start, results.faults)
 
 

@@ -189,7 +189,7 @@ class BoltOperator(ProcessOperator):
         self._replays = Replays(again, inputs, self._spec.names, self._schemas, step)
         self._blocks = []
         if self._replays.failed:
-            step.counts["replayed"] += self._replays.failed
+            step.metrics.counters["replayed"] += self._replays.failed
         step.inputs = self._replays.inputs
         super().step(step)
         self._round += 1
@@ -265,7 +265,7 @@ class BoltOperator(ProcessOperator):
         full = [(h, key, id) for h, (key, id) in zip(hashes, sought, strict=True)]
         found = self._waiting.take(full, step)
         if without := len(sought) - len(found) + repeated:
-            step.counts["acks without effect"] += without
+            step.metrics.counters["acks without effect"] += without
         return found
 
     def _emit(self, stream: str, rows: pa.Table, step: EpochStep) -> None:

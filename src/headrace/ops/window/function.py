@@ -12,7 +12,6 @@ reduce see them as they arrived, epoch after epoch, as do those that store no ro
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, overload
@@ -26,6 +25,7 @@ from headrace.isolate import one_by_one
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.order import group_numbers, rises, sorted_by
 from headrace.ops.contract import Fault
+from headrace.ops.user_metrics import UserMetrics
 from headrace.rows import (
     collector_paused,
     pylist,
@@ -113,7 +113,7 @@ class WindowResults:
     values: pa.Table
     windows: Index
     faults: list[Fault] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)  # figures of the user's own
+    metrics: UserMetrics = field(default_factory=UserMetrics)  # the user's own
 
 
 class WindowFunction(Protocol):
@@ -216,21 +216,21 @@ def each_window(
     schema: pa.Schema,
     seen: Sequence[str],
     call: Callable[[int, WindowRows], list[Any]],
-    counts: Counter[str] | None = None,
+    metrics: UserMetrics | None = None,
 ) -> WindowResults:
     """Each window by itself, so that one on which the function fails is set aside alone.
 
-    `counts` is where a call counts: what one that fails has counted is left out.
+    `metrics` is where a call counts: what one that fails has counted is left out.
     """
-    counts = Counter() if counts is None else counts
-    counted: Counter[str] = Counter()
+    metrics = UserMetrics() if metrics is None else metrics
+    counted = UserMetrics()
     faults: list[Fault] = []
 
     def checked(window_rows: tuple[int, WindowRows]) -> list[Any]:
-        counts.clear()
+        metrics.clear()
         returned = call(*window_rows)
         table_of(returned, schema)
-        counted.update(counts)
+        counted.update(metrics)
         return returned
 
     def failed(window: int, error: Exception) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
 from headrace.ops.keys import key_values
 from headrace.ops.process.state_kinds import ValueState, value
+from headrace.ops.user_metrics import UserMetrics, WithMetrics
 from headrace.ops.window.function import (
     AggregateRows,
     StoredValues,
@@ -44,21 +44,17 @@ class FiredWindow:
     final: bool
 
 
-class WindowCall:
+class WindowCall(WithMetrics):
     """The `ctx` of a process function: one for all calls of a batch.
 
     Its names are those of the `ctx` of keyed process functions.
     """
 
-    __slots__ = ("clock", "counts", "watermark")
+    __slots__ = ("clock", "metrics", "watermark")
 
     def __init__(self, watermark: int, clock: int) -> None:
         self.watermark, self.clock = watermark, clock
-        self.counts: Counter[str] = Counter()
-
-    def count(self, name: str, n: int = 1) -> None:
-        """Add `n` to a figure of your own, that the run shows."""
-        self.counts[name] += int(n)
+        self.metrics = UserMetrics()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,9 +145,9 @@ class ProcessRows:
         call = self._calling(keys, windows, ctx)
         try:
             results = {i: call(i, rows) for i, rows in windowed.calls(self._seen)}
-            return WindowResults(*flattened(results, self.schema), counts=ctx.counts)
+            return WindowResults(*flattened(results, self.schema), metrics=ctx.metrics)
         except Exception:
-            return each_window(windowed, self.schema, self._seen, call, ctx.counts)
+            return each_window(windowed, self.schema, self._seen, call, ctx.metrics)
 
     def _calling(
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
@@ -173,13 +169,13 @@ class ProcessRows:
         rows = dict(windowed.calls(self._names))
         results: dict[int, list[Any]] = {}
         faults: list[Fault] = []
-        ctx, counts = WindowCall(windowed.watermark, windowed.clock), Counter[str]()
+        ctx, metrics = WindowCall(windowed.watermark, windowed.clock), UserMetrics()
         context = (ctx,) if self._takes_context else ()
         for i in windowed.order.tolist():
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))
-            ctx.counts.clear()
+            ctx.metrics.clear()
             try:
                 given = self._given(rows[i])
                 returned = many(one.process(keys[i], windows[i], given, *context), self._copier)
@@ -190,11 +186,11 @@ class ProcessRows:
                 faults.append(windowed.fault(i, error))
                 continue
             results[i] = returned
-            counts.update(ctx.counts)
+            metrics.update(ctx.metrics)
             for values in (shared, own):
                 values.update({n: state_copy(getattr(one, n)) for n in values})
         in_order = dict(sorted(results.items()))
-        return WindowResults(*flattened(in_order, self.schema), faults, counts)
+        return WindowResults(*flattened(in_order, self.schema), faults, metrics)
 
     def _given(self, rows: WindowRows) -> Any:
         """What it is called with."""

@@ -1,0 +1,108 @@
+"""Q: measuring: what it costs that a job measures itself: time in steps, latency, arrivals.
+
+The job of A, and rows of the embedded log through a filter and a function in Python, in process:
+every other epoch of a run is measured, those between are not, so that both meet the same
+machine. What counts is the processors' time, of all threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.measure import OURS, Lab
+from bench.rows import AT_MOST, Row, millis
+
+KINDS = {
+    "windows": "sliding windows of 1 s to 5 s, from Parquet",
+    "rows": "a filter and a function in Python, from the embedded log",
+    "small": "the same in epochs of 1,000 rows",
+}
+SKIP = 4  # epochs that warm up
+
+
+def rows(lab: Lab) -> list[Row]:
+    found = []
+    for kind, work in KINDS.items():
+        case, given = f"Q {kind}", params(kind, lab.quick)
+        ran = [lab.one(case, "q", OURS, given).figures for _ in range(lab.pairs_of(3))]
+        ours, theirs = (median(float(figures[who]) for figures in ran) for who in ("on", "off"))
+        ratio = median(float(figures["ratio"]) for figures in ran)
+        what = f"an epoch that is measured, and one that is not: {work}"
+        found.append(
+            Row(case, what, millis(ours), millis(theirs), ratio, AT_MOST, 1.03, equal=True)
+        )
+    return found
+
+
+def params(kind: str, quick: bool = False) -> dict[str, Any]:
+    batch = 1_000 if kind == "small" else 20_000 if quick else 200_000
+    return {"kind": kind, "batch": batch, "epochs": 16 if quick else 64}
+
+
+def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    from bench.unmeasured import unmeasured
+    from headrace.testing import Driver
+
+    job = _windows(params) if params["kind"] == "windows" else _rows(params, place)
+    batch, spent = params["batch"], ([], [])  # type: tuple[list[float], list[float]]
+    driver = Driver(job, place / "job", max_batch=batch, first_batch=batch, tasks=1)
+    for number in range(params["epochs"]):
+        off = _turn(number)
+        began = time.process_time()
+        with unmeasured() if off else nullcontext():
+            if driver.epoch() is None:
+                break
+        if number >= SKIP:
+            spent[off].append(1_000 * (time.process_time() - began))
+    on, without = median(spent[0]), median(spent[1])
+    return {"on": on, "off": without, "ratio": on / without, "epochs": list(map(len, spent))}
+
+
+def _turn(number: int) -> bool:
+    """On, off, off, on: neither is always the first of two."""
+    return number % 4 in (1, 2)
+
+
+def _windows(params: Mapping[str, Any]) -> Any:
+    import headrace as hr
+    from bench.data import Shape, dataset
+
+    files, batch = params["epochs"], params["batch"]
+    made = dataset(Shape("readings", files, batch, 10_000, 12_500))
+    job = hr.Job("q")
+    schema = "sensor string, at timestamp, celsius double"
+    read = job.read(f"files:{made.folder}", schema=schema, time="at", delay="2s")
+    windows = read.key_by("sensor").window(hr.sliding("5s", every="1s"))
+    windows.agg(celsius=hr.mean("celsius")).write("collect:", name="out")
+    return job
+
+
+def _rows(params: Mapping[str, Any], place: Path) -> Any:
+    import pyarrow as pa
+
+    import headrace as hr
+
+    log = hr.EmbeddedLog(str(place / "log"))
+    schema = "n bigint, at bigint"
+    log.create("numbers", schema=schema)
+    for numbers in _numbers(params["batch"], params["epochs"]):
+        log.append("numbers", pa.table({"n": list(numbers), "at": list(numbers)}))
+    job = hr.Job("q")
+    read = job.read("log:numbers", log=str(place / "log"), schema=schema, time="at", delay="1s")
+    made = read.where("n % 10 = 0").map(_shown, schema="text string")
+    made.write("collect:", name="out")
+    return job
+
+
+def _numbers(batch: int, epochs: int) -> Iterator[range]:
+    for epoch in range(epochs):
+        yield range(epoch * batch, (epoch + 1) * batch)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    return {"text": str(row.n)[::-1].strip().title()}
