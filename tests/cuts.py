@@ -379,10 +379,59 @@ OTHERS: dict[str, dict[str, str]] = {
         "FORMAT": "a version",
         "MOST_VERSIONS": "a limit that is refused",
     },
-    "cli.supervise": {
+    "restarts": {
         "FAILURES": "a limit that is refused",
         "MAY_PASS": "an exit code",
     },
+    "cli.server": {"PORT": "a port"},
+    "server.home": {"_RUNS": "folders of runs"},
+    "server.imported": {
+        "MOST_BYTES": "a limit that is refused",
+        "MOST_FILES": "a limit that is refused",
+    },
+    "server.launcher": {
+        "_BLOCK": "bytes of a pipe, as they come",
+        "_SHOWN": "files of a log",
+    },
+    "server.logs": {
+        "_LINE": "what of a line is shown",
+        "_READ": "bytes of an answer",
+    },
+    "server.processes": {
+        "LOG_BYTES": "the size of a log",
+        "last_words(most)": "lines of an error",
+    },
+    "server.questions": {
+        "AT_ONCE": "processes",
+        "MOST": "a limit that is refused",
+    },
+    "server.samples": {
+        "HOUR": "ms",
+        "MOST": "rows that are kept",
+        "SECOND": "ms",
+    },
+    "server.sampling": {"_THIN": "ms"},
+    "server.service": {
+        "Service.dead(limit)": "the user's",
+        "Service.events(limit)": "the user's",
+        "Service.logs(limit)": "the user's",
+        "Service.query_state(limit)": "the user's",
+        "Service.series(points)": "the user's",
+        "_POINTS": "the size of an answer",
+        "_ROWS": "the size of an answer",
+    },
+    "server.store": {
+        "EVENTS": "rows that are kept",
+        "Store.events(limit)": "the user's",
+    },
+    "server.supervisor": {
+        "Policy.launching": "ms",
+        "Policy.restart_hanging": "ms",
+        "Policy.stall_after": "ms",
+        "Policy.starting": "ms",
+        "_AT_ONCE": "threads",
+    },
+    "server.upgrades": {"TRIES": "a limit that is refused"},
     "look.in_process": {
         "Driver.__init__(tasks)": "the user's",
         "Driver.drain(most)": "a limit that is refused",

@@ -190,3 +190,12 @@ def test_any_file_is_either_read_or_refused_by_name(content):
         Settings.load()
     except RunError as error:
         assert error.code.startswith("HR-SETTINGS-")
+
+
+def test_the_variables_of_a_client_of_a_server_are_no_misspelt_settings(monkeypatch):
+    monkeypatch.setenv("HEADRACE_SERVER_URL", "http://127.0.0.1:8780")
+    monkeypatch.setenv("HEADRACE_SERVER_TOKEN", "secret")
+    assert Settings.load().server == str(Path.cwd() / ".headrace" / "server")
+    monkeypatch.setenv("HEADRACE_SERVERS", "here")
+    with pytest.raises(RunError):
+        Settings.load()

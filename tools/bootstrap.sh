@@ -150,6 +150,12 @@ ready_broker() { # for the tests of MQTT, which are skipped where there is none
         say "no mosquitto: the tests of MQTT will be skipped"
 }
 
+ready_systemd() { # for the test of the server's unit, which is skipped where there is none
+    [ "$(uname)" = Linux ] || return 0
+    has systemd-analyze || apt_install systemd ||
+        say "no systemd-analyze: the server's unit will not be verified"
+}
+
 # --- Do it ----------------------------------------------------------------------------
 
 java=no
@@ -158,6 +164,7 @@ if [ "${1:-}" = --java ]; then
     java=yes
     ready_java
     ready_broker
+    ready_systemd
 fi
 ready_venv
 if [ $java = yes ]; then ready_archive; fi

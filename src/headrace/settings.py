@@ -20,6 +20,7 @@ from typing import Any
 from headrace.clock import millis
 from headrace.errors import PlanError, RunError, did_you_mean
 
+_OTHERS = frozenset(("server_url", "server_token"))  # variables of who talks to a server
 FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 
@@ -139,7 +140,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
         # Others may have variables of their own; a misspelt name is refused.
-        if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
+        if name in _READ or (name not in _OTHERS and get_close_matches(name, _READ, cutoff=0.75)):
             values[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
     return values
 

@@ -25,7 +25,7 @@ import headrace as hr
 from sizes import size
 
 job = hr.Job({name!r})
-rows = job.read("files:in", schema="k string, n bigint", name="lines")
+rows = job.read("files:in", format="json", schema="k string, n bigint", name="lines")
 sums = rows.key_by("k").agg(total=hr.sum("n"){more}, unbounded=True, name="sums")
 {before}
 sums.write("files:out-{name}", name="out")
@@ -46,6 +46,14 @@ class World:
         self.daemon: Daemon | None = None
         self.policy = POLICY
         self.write("sizes.py", SIZES)
+
+    @classmethod
+    def at(cls, place: Path, command: Command) -> World:
+        """One that is there already, as another process has made it."""
+        world = cls.__new__(cls)
+        world.place, world.programs, world._command = place, place / "programs", command
+        world.daemon, world.policy = None, POLICY
+        return world
 
     # the server
 

@@ -11,16 +11,21 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import headrace
 from headrace.cli.jobs import AsJson
+from headrace.clock import millis
 from headrace.engine.interrupts import acting
 from headrace.errors import RunError, ServerError
 from headrace.server.home import Home
 from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.server.daemon import Daemon
+    from headrace.server.http import HttpServer
 
 app = typer.Typer(
     help="Jobs as a service.\n\n"
@@ -58,6 +63,14 @@ Key = Annotated[Path | None, typer.Option("--tls-key", help="Its key.", metavar=
 PlainHttp = Annotated[
     bool, typer.Option("--plain-http", help="Allow other hosts than this machine without TLS.")
 ]
+Hanging = Annotated[
+    str,
+    typer.Option(
+        "--restart-hanging",
+        help='A job that hangs is killed and started again after this time; "never".',
+        metavar="TIME",
+    ),
+]
 HostNames = Annotated[
     list[str] | None,
     typer.Option("--name", help="A further name that this machine is reached by. Repeatable."),
@@ -75,6 +88,7 @@ def server(
     key: Key = None,
     plain_http: PlainHttp = False,
     name: HostNames = None,
+    restart_hanging: Hanging = "10m",
 ) -> None:
     """Run the server here, until Ctrl-C or SIGTERM. Jobs go on without it.
 
@@ -94,49 +108,42 @@ def server(
             )
     over = threading.Event()
     with acting(lambda number: over.set()):
-        _serve(over, home, programs or [], host, port, cert, key, plain_http, name or [])
+        from headrace.server.daemon import Daemon
+        from headrace.server.http import serve
+        from headrace.server.supervisor import Policy
+
+        settings = Settings.load()
+        hanging = None if restart_hanging == "never" else millis(restart_hanging)
+        policy = Policy(stall_after=settings.stall_after, restart_hanging=hanging)
+        place = home or Path(settings.server)
+        with (
+            Daemon(
+                place, programs or [], version=headrace.__version__, policy=policy
+            ) as daemon,
+            serve(
+                daemon.service, host, port, tokens=daemon.tokens, cert=cert, key=key,
+                names=name or (), plain_http=plain_http,
+            ) as http,
+        ):  # fmt: skip
+            _run(daemon, http, over)
 
 
-def _serve(
-    over: threading.Event,
-    home: Path | None,
-    programs: list[Path],
-    host: str,
-    port: int,
-    cert: Path | None,
-    key: Path | None,
-    plain_http: bool,
-    names: list[str],
-) -> None:
-    from headrace.server.daemon import Daemon
-    from headrace.server.http import serve
-    from headrace.server.supervisor import Policy
-
-    settings = Settings.load()
-    policy = Policy(stall_after=settings.stall_after)
-    place = home or Path(settings.server)
-    with (
-        Daemon(place, programs, version=headrace.__version__, policy=policy) as daemon,
-        serve(
-            daemon.service, host, port, tokens=daemon.tokens, cert=cert, key=key, names=names,
-            plain_http=plain_http,
-        ) as http,
-    ):  # fmt: skip
-        daemon.home.say_address(http.url, daemon.started)
-        if not programs:
-            typer.echo("no program can be submitted: allow a folder with --programs DIR", err=True)
-        jobs = len(daemon.service.jobs())
-        typer.echo(f"headrace server: {jobs} jobs, in {daemon.home.path}", err=True)
-        typer.echo(f"{http.url}/#token={daemon.tokens['operate']}")
-        sys.stdout.flush()
-        while not over.wait(_LOOK):
-            if not http.alive:
-                raise RunError(
-                    "HR-SERVER-029",
-                    f"the interface at {http.url} has ended: {http.failed}",
-                    "Start the server again; jobs have gone on.",
-                )
-        typer.echo("headrace server: ends; jobs go on", err=True)
+def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
+    daemon.home.say_address(http.url, daemon.started)
+    if not daemon.parts.programs.allowed:
+        typer.echo("no program can be submitted: allow a folder with --programs DIR", err=True)
+    jobs = len(daemon.service.jobs())
+    typer.echo(f"headrace server: {jobs} jobs, in {daemon.home.path}", err=True)
+    typer.echo(f"{http.url}/#token={daemon.tokens['operate']}")
+    sys.stdout.flush()
+    while not over.wait(_LOOK):
+        if not http.alive:
+            raise RunError(
+                "HR-SERVER-029",
+                f"the interface at {http.url} has ended: {http.failed}",
+                "Start the server again; jobs have gone on.",
+            )
+    typer.echo("headrace server: ends; jobs go on", err=True)
 
 
 @app.command("status")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace.errors import ServerError
 from headrace.files import make_folder, sync_folder
-from headrace.server.imported import files_of
+from headrace.server.imported import MAIN, files_of
 
 _PROGRAM = "program"
 
@@ -89,21 +89,21 @@ class Programs:
 
     def snapshot(self, program: str, version: Path) -> Snapshot:
         """Copy a program into the folder of a version, which is new."""
-        path = self.resolve(program)
-        files, main = files_of(path)
+        own = self.resolve(program)
+        files, main = files_of(own)
         target = version / _PROGRAM
         shutil.rmtree(version, ignore_errors=True)  # of a server that has died meanwhile
-        digest = hashlib.sha256()
-        for at, file in sorted(files.items()):
-            real = file.resolve()
-            self._check(real, str(file))
-            content = real.read_bytes()
+        digest, real = hashlib.sha256(), {at: file.resolve() for at, file in files.items()}
+        for at, path in real.items():
+            self._check(path, str(files[at]))
+        for at, path in sorted(real.items()):
+            content = path.read_bytes()
             digest.update(f"{at}\0{len(content)}\0".encode() + content)
             copy = target / at
             make_folder(copy.parent)
             copy.write_bytes(content)
         sync_folder(target)
-        return Snapshot(str(path), target, target / main, digest.hexdigest())
+        return Snapshot(str(own), target, target / main, digest.hexdigest())
 
 
 def opened(program: str, version: Path, digest: str = "") -> Snapshot:
@@ -112,7 +112,5 @@ def opened(program: str, version: Path, digest: str = "") -> Snapshot:
     own = Path(program)
     if own.suffix == ".py" and (folder / own.name).is_file():
         return Snapshot(program, folder, folder / own.name, digest)
-    from headrace.server.imported import MAIN
-
     main = next((folder / name for name in MAIN if (folder / name).is_file()), folder / MAIN[0])
     return Snapshot(program, folder, main, digest)

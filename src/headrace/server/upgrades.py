@@ -75,14 +75,15 @@ def settle(desk: Desk, record: JobRecord) -> JobRecord:
     """The new version stays. Its savepoint is kept until the next one does."""
     upgrade = record.upgrade
     assert upgrade is not None
-    text = f"version {upgrade.version} has committed its first batch"
-    desk.say(record.name, "upgrade done", text)
     with suppress(HeadraceError):
         for name in SavepointFolder(record.folder).names():
             ours = _OURS.fullmatch(name)
             if ours and int(ours[1]) < upgrade.version:
                 delete_savepoint(record.folder, name)
-    return desk.put(replace(record, upgrade=None))
+    settled = desk.put(replace(record, upgrade=None))
+    text = f"version {upgrade.version} has committed its first batch"
+    desk.say(record.name, "upgrade done", text)
+    return settled
 
 
 def give_up(desk: Desk, record: JobRecord, why: str) -> JobRecord:

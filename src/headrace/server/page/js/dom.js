@@ -91,7 +91,8 @@ function update(node, want, calls) {
 function set(node, name, value, before) {
   if (name === "key" || name === "host" || name === "after") return;
   if (name.startsWith("on")) {
-    if (value !== before) node[name] = value ?? null;
+    // what a handler returns means nothing: `false` would keep the browser from doing its part
+    if (value !== before) node[name] = value ? (event) => void value(event) : null;
   } else if (name === "vars") {
     for (const [variable, text] of Object.entries(value ?? {})) {
       if (before?.[variable] !== text) node.style.setProperty(variable, text);

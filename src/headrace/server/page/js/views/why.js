@@ -29,7 +29,7 @@ export class Why {
         button(this.asking ? "Asking …" : "Ask again", () => this.again(), { disabled: this.asking })),
       this.reasons.length
         ? h("ol", { class: "reasons", key: "reasons" }, this.reasons.map((reason) => h("li", { class: "panel" },
-            reason.code ? h("code", {}, reason.code) : null, h("p", { class: "fact" }, reason.text), reason.hint ? h("p", { class: "hint" }, reason.hint) : null)))
+            reason.where ? h("div", {}, h("span", { class: "tag" }, reason.where)) : null, h("p", { class: "fact" }, reason.text), reason.hint ? h("p", { class: "hint" }, reason.hint) : null)))
         : empty("Nothing holds output back: rows come in, and results go out."),
     ];
   }
