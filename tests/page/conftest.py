@@ -65,6 +65,16 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+def until(page: Any, expression: str) -> None:
+    """Waits until an expression holds. Playwright's own way evaluates texts in the page, which its
+    Content-Security-Policy forbids."""
+    for _ in range(PATIENCE // 100):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"not within {PATIENCE} ms: {expression}")
+
+
 class Opened:
     """A page that is signed in, and what its console has said."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.conftest import PATIENCE
+from tests.page.conftest import PATIENCE, until
 from tests.page.site import HOSTILE
 
 expect.set_options(timeout=PATIENCE)
@@ -20,7 +20,7 @@ TABS = ["overview", "graph", "windows", "backpressure", "state", "dead", "events
 
 
 def settled(page: Any) -> None:
-    page.wait_for_function("!document.querySelector('[aria-busy=true]')")
+    until(page, "!document.querySelector('[aria-busy=true]')")
     page.locator("main :is(table, svg, .empty, .log, form, .reasons)").first.wait_for()
 
 
@@ -121,13 +121,13 @@ def test_light_dark_and_as_the_system_are_remembered(open_page: Any) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(background)
     page.get_by_role("button", name="Colours").click()
-    page.wait_for_function(f"{background} !== {dark!r}")
+    until(page, f"{background} !== {dark!r}")
     light = page.evaluate(background)
     page.reload()
     settled(page)
     assert page.evaluate(background) == light != dark
     page.get_by_role("button", name="Colours").click()
-    page.wait_for_function(f"{background} === {dark!r}")
+    until(page, f"{background} === {dark!r}")
 
 
 @pytest.mark.parametrize("parts", [(), ("jobs", "shop"), ("jobs", "shop", "graph")])
@@ -169,6 +169,7 @@ def test_names_that_no_job_may_have_would_do_nothing_either(open_page: Any) -> N
         assert "owned" not in page.title().split(" · ")
     opened.go()
     expect(page.locator("tbody").first).to_contain_text("<b>odd</b>")
+    page.unroute_all(behavior="wait")
 
 
 def test_a_hidden_page_asks_nothing(open_page: Any) -> None:

@@ -54,7 +54,7 @@ export class Actions {
   }
 
   confirm(one) {
-    const { job } = this.view;
+    const { job } = this.of;
     const wanted = { parallelism: job.parallelism ?? "" };
     const bodies = {
       rebalance: () => [h("p", {}, one.says),
@@ -77,7 +77,7 @@ export class Actions {
   }
 
   async act(verb, body) {
-    const { name } = this.view;
+    const { name } = this.of;
     if (verb === "remove") {
       await remove(jobPath(name));
       this.app.announce(`${name} was removed`);

@@ -50,10 +50,11 @@ export const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(
     ([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
 
-/** A table whose columns are {id, title, cell(row), number?, sort?(row)}; `order` is {by, down}. */
-export function table({ caption, columns, rows, key, order, onorder, opened, detail }) {
+/** A table whose columns are {id, title, cell(row), number?, sort?(row)}; `order` is {by, down}.
+ *  A `steady` one does not fit its columns to what is in them. */
+export function table({ caption, steady, columns, rows, key, order, onorder, opened, detail }) {
   return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption },
-    h("table", {},
+    h("table", { class: steady ? "steady" : null },
       h("caption", { class: "hidden-but-read" }, caption),
       h("thead", {}, h("tr", {}, columns.map((column) => heading(column, order, onorder)))),
       h("tbody", {}, rows.flatMap((row, number) => {
@@ -97,8 +98,13 @@ export function sparkline(values, past, now = Date.now()) {
     h("polyline", { points: points.join(" ") }));
 }
 
-export const field = (label, control, note) =>
-  h("label", { class: "field" }, h("span", { class: "label" }, label), control, note ? h("span", { class: "note" }, note) : null);
+/** A control with its label, and what there is to know about it. */
+export function field(label, control, note) {
+  const id = `field-${label.toLowerCase().replaceAll(" ", "-")}`;
+  Object.assign(control.props, { id, "aria-describedby": note ? `${id}-note` : null });
+  return h("div", { class: "field" }, h("label", { for: id, class: "label" }, label), control,
+    note ? h("span", { class: "note", id: `${id}-note` }, note) : null);
+}
 
 export const button = (label, onclick, { disabled, tone, name, title } = {}) =>
   h("button", { type: "button", class: tone ?? "", disabled: Boolean(disabled), title, onclick },

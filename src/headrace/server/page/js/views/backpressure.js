@@ -40,7 +40,7 @@ export class Backpressure {
   steps(f) {
     const rows = [...f.steps].sort((a, b) => (b.busy ?? -1) - (a.busy ?? -1));
     return panel("Steps, the busiest first", table({
-      caption: "Steps by how busy they are", rows, key: (s) => `${s.name} ${s.level ?? ""}`, columns: [
+      caption: "Steps by how busy they are", steady: true, rows, key: (s) => `${s.name} ${s.level ?? ""}`, columns: [
         { id: "name", title: "Step", cell: (s) => s.name },
         { id: "kind", title: "Kind", cell: (s) => s.kind },
         { id: "busy", title: "Busy", number: true, cell: (s) => meter(s.busy) },
@@ -54,7 +54,7 @@ export class Backpressure {
 
   inputs(f) {
     return panel("What waits at the inputs", table({
-      caption: "What waits at the inputs", rows: f.inputs, key: (i) => i.name, columns: [
+      caption: "What waits at the inputs", steady: true, rows: f.inputs, key: (i) => i.name, columns: [
         { id: "name", title: "Input", cell: (i) => i.name },
         { id: "rate", title: "Rate", number: true, cell: (i) => rate(i.rate) },
         { id: "lag", title: "Rows that wait", number: true, cell: (i) => count(i.lag_rows) },

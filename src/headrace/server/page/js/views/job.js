@@ -76,7 +76,12 @@ export class JobView {
       this.tabPoll = new Poll((signal) => this.loadTab(signal), () => chosen.every ?? EVERY, this.app.connection, (error) => this.tabRefused(error));
       this.tabPoll.start();
     }
-    this.app.draw(() => document.querySelector(".tabs [aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }));
+    const takesFocus = document.activeElement?.getAttribute("role") === "tab";
+    this.app.draw(() => {
+      const shown = document.querySelector(".tabs [aria-selected=true]");
+      shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (takesFocus) shown?.focus();
+    });
   }
 
   moveTab(by) {
@@ -158,6 +163,5 @@ export class JobView {
     if (!by) return;
     event.preventDefault();
     this.moveTab(by);
-    this.app.draw(() => setTimeout(() => document.querySelector(".tabs [aria-selected=true]")?.focus()));
   }
 }

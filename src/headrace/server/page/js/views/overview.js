@@ -108,7 +108,7 @@ export class Overview {
 
   inputs(f) {
     return panel("Inputs", table({
-      caption: "Inputs", rows: f.inputs, key: (i) => i.name, columns: [
+      caption: "Inputs", steady: true, rows: f.inputs, key: (i) => i.name, columns: [
         { id: "name", title: "Input", cell: (i) => i.name },
         { id: "rate", title: "Rate", number: true, cell: (i) => rate(i.rate) },
         { id: "lag", title: "Lag", number: true, cell: (i) => short(i.lag_rows) },
@@ -121,7 +121,7 @@ export class Overview {
 
   outputs(f) {
     return panel("Outputs", table({
-      caption: "Outputs", rows: f.outputs, key: (o) => o.name, columns: [
+      caption: "Outputs", steady: true, rows: f.outputs, key: (o) => o.name, columns: [
         { id: "name", title: "Output", cell: (o) => o.name },
         { id: "rate", title: "Rate", number: true, cell: (o) => rate(o.rate) },
         { id: "rows", title: "Rows written", number: true, cell: (o) => count(o.rows) },
