@@ -19,6 +19,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", rf"{FOREIGN.pattern}.*"),
     ("py:class", r"(pyarrow|collections)\..*"),
+    ("py:class", r"headrace\.inspect\.figure_values\.Figures"),  # the guide's page of metrics is it
     ("py:class", "SketchFunction"),  # of functions that users pass on to one another
 ]
 autoclass_content = "both"
