@@ -13,6 +13,7 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
+    "connect_server",
     "create_savepoint", "forget", "plan_rewind", "replay_dead", "restore_savepoint", "savepoints",
     "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
     "tumbling", "value",

@@ -233,6 +233,27 @@ THEMES = (
         ),
     ),
     Theme(
+        "server",
+        "Jobs as a service",
+        "The jobs of a server, ``headrace server``, from Python. See :doc:`/docs/guide/server` and "
+        ":doc:`/docs/guide/rest`.",
+        public("connect_server"),
+        (
+            "ServerConnection",
+            "ServedJob",
+            "ServerInfo",
+            "JobView",
+            "JobDetails",
+            "Version",
+            "UpgradePlan",
+            "Event",
+            "Series",
+            "LogPart",
+            "State",
+            "Verb",
+        ),
+    ),
+    Theme(
         "testing",
         "Testing",
         "``headrace.testing``: a job under test, in this process or on Spark. See "

@@ -23,14 +23,15 @@ from headrace.errors import HeadraceError, ServerError
 from headrace.server import bodies
 from headrace.server.page_files import PageFile, page_files
 from headrace.server.refusals import status_of
-from headrace.server.routes import API, Answer, Asked, Found, Route, find
+from headrace.server.route import Asked, OtherMethods, RestText, Route, find
+from headrace.server.routes import API, TABLE
 from headrace.server.security import (
     DATA_POLICY,
     HEADERS,
     PAGE_POLICY,
-    Caller,
     Door,
     TooOften,
+    Visitor,
 )
 from headrace.server.service import Service
 
@@ -98,8 +99,8 @@ class RestApp:
             return self._page(request, "/".join(parts))
         door.check_origin(method, request.headers, cookie=bool(cookies))
         try:
-            found = find("GET" if method == "HEAD" else method, parts)
-        except Found as other:
+            found = find(TABLE, "GET" if method == "HEAD" else method, parts)
+        except OtherMethods as other:
             return _methods(method, other.methods)
         if found is None:
             raise ServerError(
@@ -115,7 +116,7 @@ class RestApp:
         return await self._served(route, given, request, caller)
 
     async def _served(
-        self, route: Route, given: dict[str, str], request: Request, caller: Caller
+        self, route: Route, given: dict[str, str], request: Request, caller: Visitor
     ) -> Response:
         path = bodies.query(route.parameters, list(given.items()), "part of the path")
         query = bodies.query(dict(route.query), _query_of(request))
@@ -124,7 +125,7 @@ class RestApp:
         call = route.call
         assert call is not None
         found = await self._called(route.slow, lambda: call(self._service, asked))
-        if isinstance(found, Answer):
+        if isinstance(found, RestText):
             return Response(found.text, route.status, media_type=found.kind)
         return _json(route.status, found) if route.answer is not None else Response(status_code=204)
 

@@ -21,7 +21,7 @@ from headrace.server.security import Door, is_loopback
 from headrace.server.service import Service
 from headrace.server.tokens import Tokens
 
-PORT = 8430
+PORT = 8780
 _START_SECONDS = 30
 _GRACE_SECONDS = 10
 _HEADERS = 32_768  # bytes of the lines before a body

@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class _Client:
+class _Visits:
     left: float
     seen: float
     wrong: set[bytes] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Clients:
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self._limits, self._now = limits, now
-        self._clients: OrderedDict[str, _Client] = OrderedDict()
+        self._clients: OrderedDict[str, _Visits] = OrderedDict()
         self._lock = threading.Lock()
 
     def request(self, address: str) -> float:
@@ -78,12 +78,12 @@ class Clients:
                 wait = min(2.0**client.waits, self._limits.longest_wait)
                 client.until, client.waits = now + wait, min(client.waits + 1, 30)
 
-    def _client(self, address: str) -> _Client:
+    def _client(self, address: str) -> _Visits:
         client = self._clients.get(address)
         if client is None:
             while len(self._clients) >= self._limits.clients:
                 self._clients.popitem(last=False)
-            client = _Client(float(self._limits.burst), self._now())
+            client = _Visits(float(self._limits.burst), self._now())
             self._clients[address] = client
         self._clients.move_to_end(address)
         return client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.server.routes import Route
+from headrace.server.route import Route
 from headrace.server.schemas import COMPONENTS, ref
 
 OF_EVERY_ROUTE = (400, 401, 403, 413, 415, 422, 429, 500, 503)

@@ -7,10 +7,11 @@ does it. Nothing here knows of HTTP but names of methods and numbers of answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.server import openapi, prometheus
+from headrace.server.route import Asked, RestText, Route
 from headrace.server.schemas import (
     MOST_NUMBER,
     OBJECT,
@@ -35,52 +36,7 @@ MOST = 1_000  # things in one answer
 _PATH = 4_096  # characters of a path
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that was let in and is as its route wants it."""
-
-    path: Mapping[str, Any]
-    query: Mapping[str, Any]
-    body: Mapping[str, Any]
-    role: str
-    by: str  # who asks, for the events
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that is not JSON."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    method: str
-    path: str
-    role: str | None  # that it wants; None: anybody
-    about: str
-    call: Callable[[Service, Asked], Any] | None  # None: the door itself does it
-    answer: Schema | str | None  # JSON of this schema, or a type of text; None: nothing
-    status: int = 200
-    body: Schema | None = None
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    slow: bool = False  # it runs a process, seconds
-    errors: tuple[int, ...] = ()  # besides those of every route
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(self.path.split("/")[1:])
-
-    @property
-    def parameters(self) -> dict[str, Schema]:
-        """The parts of its path that may be anything."""
-        named = [part[1:-1] for part in self.parts if part.startswith("{")]
-        return {n: _NUMBER if n == "number" else name() for n in named}
-
-
 _JOB = f"{API}/jobs/{{job}}"
-_NUMBER = whole(about="Of a dead letter, as the list has it.")
 _LIMIT = partial(whole, 1, MOST)
 
 
@@ -126,7 +82,7 @@ def _remove(service: Service, asked: Asked) -> None:
 
 
 def _plan_svg(service: Service, asked: Asked) -> Any:
-    return Answer(service.plan_svg(asked.path["job"]), "image/svg+xml")
+    return RestText(service.plan_svg(asked.path["job"]), "image/svg+xml")
 
 
 def _series(service: Service, asked: Asked) -> Any:
@@ -176,16 +132,13 @@ def _delete_savepoint(service: Service, asked: Asked) -> None:
     service.delete_savepoint(asked.path["job"], asked.path["savepoint"], by=asked.by)
 
 
-def _metrics(service: Service, asked: Asked) -> Answer:
-    from headrace.server.prometheus import CONTENT_TYPE, metrics_of
-
-    return Answer(metrics_of(service.jobs(), service.figures()), CONTENT_TYPE)
+def _metrics(service: Service, asked: Asked) -> RestText:
+    text = prometheus.metrics_of(service.jobs(), service.figures())
+    return RestText(text, prometheus.CONTENT_TYPE)
 
 
 def _document(service: Service, asked: Asked) -> Any:
-    from headrace.server.openapi import document
-
-    return document(TABLE, service.info().version)
+    return openapi.document(TABLE, service.info().version)
 
 
 _PROGRAM = text(_PATH, 1, "A Python file, in a folder that the server's owner has allowed.")
@@ -275,7 +228,7 @@ TABLE: tuple[Route, ...] = (
     Route("POST", f"{_JOB}/state/query", READ, "Rows of a step's state, by one SELECT that reads "
           "no files.", _query, ref("Rows"), slow=True, errors=_WITH_JOB,
           body=body(("step",), step=name("A step that has state."),
-                    sql=text(20_000, 1, "A SELECT from `state`. Without: its rows."),
+                    sql=text(20_000, 1, "A SELECT from steps. Without: the step's rows."),
                     limit=_LIMIT(about="Rows at most."))),
     Route("GET", f"{_JOB}/why", READ, "Why it gives no output: headrace why.", _looked("why"),
           OBJECT, slow=True, errors=_WITH_JOB),
@@ -290,42 +243,3 @@ TABLE: tuple[Route, ...] = (
           "text/plain"),
     Route("GET", "/openapi.json", READ, "This interface, as OpenAPI 3.1.", _document, OBJECT),
 )  # fmt: skip
-
-
-class Found(Exception):
-    """There is such a path, but not with this method: those it has."""
-
-    def __init__(self, methods: tuple[str, ...]) -> None:
-        super().__init__(methods)
-        self.methods = methods
-
-
-def find(method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, str]] | None:
-    """The route of a request and the parameters in its path, whose parts are decoded; None if
-    there is no such path, `Found` if it has other methods."""
-    fitting = [
-        (route, given)
-        for route in TABLE
-        if (given := _given(route, parts)) is not None
-    ]  # fmt: skip
-    # "replay" is also a text that could be a number: what is written out comes first
-    fitting.sort(key=lambda found: len(found[1]))
-    for route, given in fitting:
-        if route.method == method:
-            return route, given
-    if fitting:
-        raise Found(tuple(sorted({route.method for route, _ in fitting})))
-    return None
-
-
-def _given(route: Route, parts: tuple[str, ...]) -> dict[str, str] | None:
-    wanted = route.parts
-    if len(wanted) != len(parts):
-        return None
-    given = dict[str, str]()
-    for pattern, part in zip(wanted, parts, strict=True):
-        if pattern.startswith("{"):
-            given[pattern[1:-1]] = part
-        elif pattern != part:
-            return None
-    return given

@@ -57,7 +57,7 @@ class TooOften(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Visitor:
     role: str
     address: str
 
@@ -135,13 +135,13 @@ class Door:
                 "Only the server's own page may; programs send a token, and no Origin.",
             )
 
-    def caller(self, headers: Mapping[str, str], cookies: list[str], address: str) -> Caller:
+    def caller(self, headers: Mapping[str, str], cookies: list[str], address: str) -> Visitor:
         """Who asks, by the token or the cookie of the request."""
         given = headers.get("authorization")
         if given is None:
             for cookie in cookies:
                 if (role := self.sessions.role_of(cookie)) is not None:
-                    return Caller(role, address)
+                    return Visitor(role, address)
             raise ServerError(
                 "HR-SERVER-050",
                 "the session has ended" if cookies else "a token is needed",
@@ -149,7 +149,7 @@ class Door:
                 "tokens in the file tokens.json of its home.",
             )
         kind, _, token = given.partition(" ")
-        return Caller(self.role(token.strip() if kind.lower() == "bearer" else given, address),
+        return Visitor(self.role(token.strip() if kind.lower() == "bearer" else given, address),
                       address)  # fmt: skip
 
     def role(self, token: str, address: str) -> str:
@@ -175,7 +175,7 @@ class Door:
             )
         return role
 
-    def check_role(self, caller: Caller, wanted: str) -> None:
+    def check_role(self, caller: Visitor, wanted: str) -> None:
         if not may(caller.role, wanted):
             raise ServerError(
                 "HR-SERVER-052",

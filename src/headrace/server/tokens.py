@@ -22,7 +22,7 @@ from headrace.state.sealed import make_folder
 
 READ, OPERATE = "read", "operate"
 ROLES = (READ, OPERATE)
-SHORTEST = 20  # characters of a token
+SHORTEST = 16  # characters of a token
 LONGEST = 1_000
 SESSION_SECONDS = 12 * 3600
 _MOST_ENDED = 10_000  # sessions that were ended before their time
