@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.routes import PAGE, with_table
 
 from headrace.server.home import Home
 from headrace.server.lifecycle import State
@@ -20,7 +21,6 @@ from headrace.server.routes import TABLE
 from tests.server.memory_service import STARTED, view
 from tests.server.rest_client import TOKENS
 from tests.server.test_prometheus import read, with_buckets
-from tools.routes import PAGE, with_table
 
 TEXT = PAGE.read_text(encoding="utf-8")
 CURLS = re.findall(r"^curl .*$", TEXT, re.MULTILINE)
