@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import ServerError
-from headrace.server.connection import TOKEN_VARIABLE, URL_VARIABLE, Connection, skew
+from headrace.server.connection import TOKEN_VARIABLE, URL_VARIABLE, RestConnection, skew
 from headrace.server.home import Home
 from headrace.server.lifecycle import State, Verb
 from headrace.server.tokens import OPERATE, read_tokens
@@ -68,13 +68,13 @@ def connect_server(
             f"Set {TOKEN_VARIABLE}, or pass token=. The server's owner finds both in tokens.json "
             "of its home: one to read, one to operate.",
         )
-    return ServerConnection(Connection(str(chosen), token, ca, _TIMEOUT))
+    return ServerConnection(RestConnection(str(chosen), token, ca, _TIMEOUT))
 
 
 class ServerConnection:
     """A server of jobs; `hr.connect_server` gives it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RestConnection) -> None:
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -82,6 +82,7 @@ class ServerConnection:
 
     @property
     def url(self) -> str:
+        """Its address."""
         return self._connection.url
 
     def info(self) -> ServerInfo:
@@ -139,7 +140,7 @@ class ServerConnection:
 class ServedJob:
     """A job on a server. Each verb says at once what state it leads to; `wait` waits for one."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: RestConnection, name: str) -> None:
         self._connection, self.name = connection, name
 
     def __repr__(self) -> str:
@@ -170,6 +171,7 @@ class ServedJob:
 
     @property
     def state(self) -> State:
+        """What it is doing now."""
         return self.view.state
 
     def figures(self) -> Figures | None:
@@ -336,7 +338,7 @@ def _upgrade(program: str | Path | None, drop: Collection[str]) -> dict[str, Any
     return {**body, "drop": list(drop)} if drop else body
 
 
-def _events(connection: Connection, *path: str, after: int, limit: int) -> list[Event]:
+def _events(connection: RestConnection, *path: str, after: int, limit: int) -> list[Event]:
     found = connection.ask("GET", *path, query={"after": after, "limit": limit})
     return [_read(Event, one) for one in _field(found, "events")]
 

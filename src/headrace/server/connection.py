@@ -24,7 +24,7 @@ TOKEN_VARIABLE = "HEADRACE_SERVER_TOKEN"
 _MOST = 256 << 20  # bytes of an answer
 
 
-class Connection:
+class RestConnection:
     """An address, and what is sent along with every request."""
 
     def __init__(self, url: str, token: str, ca: str | Path | None, timeout: float) -> None:
