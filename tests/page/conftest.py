@@ -128,5 +128,5 @@ def open_page(site: Site, browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def shots() -> Path | None:
     """Where screenshots for the documentation go; None: none are wanted."""
-    wanted = os.environ.get("HEADRACE_SHOTS")
+    wanted = os.environ.get("PAGE_PICTURES")
     return Path(wanted) if wanted else None

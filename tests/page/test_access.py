@@ -1,6 +1,8 @@
 """For everybody: contrast in light and dark, labels, keyboard, narrow screens, figures that change
 without moving anything. The checks are of our own, in a few lines of `checks.js`."""
 
+# ruff: noqa: E501  (locators read best in one line)
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""The files of the page, without a browser: what is vendored, what is packed, what they may not do."""
+"""The files of the page, without a browser: what is vendored and packed, what they may not do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tools import vendored
 
 from headrace.server.page_files import page_files
-from tools import vendored
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "src/headrace/server/page"

@@ -1,6 +1,6 @@
 """The pictures of docs/guide/page.md, taken from the real page.
 
-    HEADRACE_SHOTS=docs/pictures python -m pytest tests/page/test_pictures.py
+    PAGE_PICTURES=docs/pictures python -m pytest tests/page/test_pictures.py
 
 Without it the views are opened all the same, and nothing is written.
 """
