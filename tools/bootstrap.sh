@@ -171,6 +171,11 @@ ready_systemd() { # for the test of the server's unit, which is skipped where th
         say "no systemd-analyze: the server's unit will not be verified"
 }
 
+ready_browser() { # for the tests of the page, which are skipped where there is none
+    has chromium || has chromium-browser || apt_install chromium chromium-browser ||
+        say "no chromium: the tests of the page will be skipped"
+}
+
 # --- Do it ----------------------------------------------------------------------------
 
 java=no
@@ -179,6 +184,7 @@ if [ "${1:-}" = --java ]; then
     java=yes
     ready_java
     ready_broker
+    ready_browser
     ready_systemd
 fi
 ready_venv

@@ -102,7 +102,10 @@ class Opened:
     def complaints(self) -> list[str]:
         """What the console said; that the server was away, or refused something, is no error of
         the page."""
-        expected = ("Failed to load resource: net::ERR_", "Failed to load resource: the server responded with a status of 4")
+        expected = (
+            "Failed to load resource: net::ERR_",
+            "Failed to load resource: the server responded with a status of 4",
+        )
         return [said for said in self.said if not said.startswith(expected)]
 
 
@@ -125,5 +128,5 @@ def open_page(site: Site, browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def shots() -> Path | None:
     """Where screenshots for the documentation go; None: none are wanted."""
-    wanted = os.environ.get("HEADRACE_SHOTS")
+    wanted = os.environ.get("PAGE_PICTURES")
     return Path(wanted) if wanted else None

@@ -1,8 +1,7 @@
 """A real server with real jobs, for the tests of the page.
 
 The server, its supervisor, its store and its interface are the ones that users run; each job is a
-process of its own with the real command line. Only Spark is not there (`tests/server/playing.py`):
-a page does not see the difference, and one job of `test_on_spark.py` has it.
+process of its own with the real command line. Only Spark is not there (`tests/server/playing.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import headrace
 from headrace.server.http import HttpServer, serve
 from tests.server.forking import Command
 from tests.server.worlds import World
@@ -28,7 +28,7 @@ def order(i):
         print(f"order {{i}}", {evil!r}, flush=True)
     at = datetime.datetime.now(datetime.UTC)
     if i % 23 == 7:
-        at -= datetime.timedelta(hours=1)
+        at -= datetime.timedelta(seconds=30)
     price = "n/a{evil}" if i % 50 == 11 else str(i % 90)
     return {{"customer": f"c{{i % 12}}", "price": price, "at": at}}
 
@@ -55,7 +55,8 @@ orders = job.read(
 )
 parsed = orders.map(parse, schema="customer string, price double, at timestamp", name="parse")
 paid = parsed.where("price > 1", name="paid")
-sums = paid.key_by("customer").window(hr.tumbling("2s")).agg(total=hr.sum("price"), n=hr.count(), name="sums")
+windows = paid.key_by("customer").window(hr.tumbling("2s"))
+sums = windows.agg(total=hr.sum("price"), n=hr.count(), name="sums")
 spent = paid.key_by("customer").process(Spending(), unbounded=True, name="spent")
 sums.write("files:out-{folder}/sums", name="sums out")
 spent.write("files:out-{folder}/spent", name="spent out")
@@ -97,7 +98,7 @@ class Site:
         return self.world.write(file, text.format(**values))
 
     def open(self) -> None:
-        daemon = self.world.open()
+        daemon = self.world.open(version=headrace.__version__)
         self.tokens = daemon.tokens
         self.http = serve(daemon.service, port=self.port, tokens=daemon.tokens)
 

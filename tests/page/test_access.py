@@ -1,6 +1,8 @@
 """For everybody: contrast in light and dark, labels, keyboard, narrow screens, figures that change
 without moving anything. The checks are of our own, in a few lines of `checks.js`."""
 
+# ruff: noqa: E501  (locators read best in one line)
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,19 @@ from tests.page.site import HOSTILE
 
 expect.set_options(timeout=PATIENCE)
 CHECKS = Path(__file__).with_name("checks.js").read_text()
-TABS = ["overview", "graph", "windows", "backpressure", "state", "dead", "events", "logs", "why", "versions", "savepoints"]
+TABS = [
+    "overview",
+    "graph",
+    "windows",
+    "backpressure",
+    "state",
+    "dead",
+    "events",
+    "logs",
+    "why",
+    "versions",
+    "savepoints",
+]
 
 
 def settled(page: Any) -> None:
@@ -54,8 +68,13 @@ def test_the_checks_find_what_is_wrong(open_page: Any) -> None:
         assert word in problems
 
 
-@pytest.mark.parametrize("parts", [(), *(("jobs", "shop", tab) for tab in ("overview", "graph", "dead", "logs", "versions"))])
-def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: Any, parts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "parts",
+    [(), *(("jobs", "shop", tab) for tab in ("overview", "graph", "dead", "logs", "versions"))],
+)
+def test_a_narrow_screen_needs_no_sideways_scrolling(
+    open_page: Any, parts: tuple[str, ...]
+) -> None:
     opened = open_page(viewport={"width": 360, "height": 740})
     page = opened.go(*parts)
     settled(page)
@@ -157,14 +176,21 @@ def test_names_that_no_job_may_have_would_do_nothing_either(open_page: Any) -> N
 
     def altered(route: Any) -> None:
         answer = route.fetch()
-        text = answer.text().replace('"sums"', json.dumps(HOSTILE)).replace('"sums.', '"' + json.dumps(HOSTILE)[1:-1] + ".").replace('"running"', '"<b>odd</b>"')
+        text = (
+            answer.text()
+            .replace('"sums"', json.dumps(HOSTILE))
+            .replace('"sums.', '"' + json.dumps(HOSTILE)[1:-1] + ".")
+            .replace('"running"', '"<b>odd</b>"')
+        )
         route.fulfill(response=answer, body=text)
 
     page.route(re.compile(r"/api/v1/jobs"), altered)
     for tab in ("overview", "graph", "windows", "backpressure", "state", "why"):
         opened.go("jobs", "shop", tab)
         settled(page)
-        expect(page.locator("main")).to_contain_text("<img src=x" if tab not in ("overview",) else "<b>odd</b>")
+        expect(page.locator("main")).to_contain_text(
+            "<img src=x" if tab not in ("overview",) else "<b>odd</b>"
+        )
         assert page.locator("main img, main b").count() == 0
         assert "owned" not in page.title().split(" · ")
     opened.go()
@@ -186,6 +212,8 @@ def test_a_hidden_page_asks_nothing(open_page: Any) -> None:
     asked.clear()
     page.wait_for_timeout(3000)
     assert not asked
-    page.evaluate("() => { window.isHidden = false; document.dispatchEvent(new Event('visibilitychange')); }")
+    page.evaluate(
+        "() => { window.isHidden = false; document.dispatchEvent(new Event('visibilitychange')); }"
+    )
     page.wait_for_timeout(1500)
     assert asked

@@ -53,7 +53,12 @@ def test_every_verb_with_confirmation_and_only_the_legal_ones(site: Any, open_pa
     dialog.get_by_role("button", name="Submit").click()
     expect(dialog.get_by_role("alert")).to_contain_text("HR-SERVER-")
     text = site.world.programs / "second.py"
-    text.write_text((site.world.programs / "shop.py").read_text().replace("'shop'", "'second'").replace("out-shop", "out-second"))
+    text.write_text(
+        (site.world.programs / "shop.py")
+        .read_text()
+        .replace("'shop'", "'second'")
+        .replace("out-shop", "out-second")
+    )
     dialog.get_by_label("Program", exact=True).fill(str(text))
     dialog.get_by_label("Start it at once").uncheck()
     dialog.get_by_role("button", name="Submit").click()
@@ -102,7 +107,9 @@ def test_every_verb_with_confirmation_and_only_the_legal_ones(site: Any, open_pa
     expect(page.get_by_role("link", name="second", exact=True)).to_have_count(0)
 
 
-def test_an_upgrade_shows_its_plan_before_and_says_when_it_is_refused(site: Any, open_page: Any) -> None:
+def test_an_upgrade_shows_its_plan_before_and_says_when_it_is_refused(
+    site: Any, open_page: Any
+) -> None:
     program = site.world.programs / "shop.py"
     before = program.read_text()
     page = open_page().go("jobs", "shop", "versions")
@@ -118,18 +125,22 @@ def test_an_upgrade_shows_its_plan_before_and_says_when_it_is_refused(site: Any,
     expect(page.get_by_role("heading", name="What the upgrade to version 2 does")).to_be_visible()
     page.get_by_role("button", name="Upgrade …").click()
     page.get_by_role("dialog").get_by_role("button", name="Upgrade").click()
-    row = page.get_by_role("table", name="Versions").get_by_role("row").filter(has=page.get_by_role("rowheader", name=re.compile("^2")))
+    row = (
+        page.get_by_role("table", name="Versions")
+        .get_by_role("row")
+        .filter(has=page.get_by_role("rowheader", name=re.compile("^2")))
+    )
     expect(row).to_contain_text("running")
     state(page, "running")
 
 
 def test_a_job_that_fails_while_it_is_watched(site: Any, open_page: Any) -> None:
+    site.world.send('{"k": "a", "n": 1}')
     opened = open_page()
     page = opened.go("jobs", "strict")
     page.get_by_role("button", name="Activate").click()
     page.get_by_role("dialog").get_by_role("button", name="Activate").click()
     state(page, "running")
-    site.world.send('{"k": "a", "n": 1}')
     expect(page.locator(".tile").first).to_be_visible()
 
     site.world.send('{"k": "b", "n": 13}')
@@ -168,7 +179,9 @@ def see_it_gone(page: Any) -> None:
     expect(banner).to_contain_text("The server does not answer")
     expect(banner).to_contain_text("Jobs go on without it")
     expect(page.locator("#live")).to_have_text("The server does not answer")
-    until(page, "/Next try in ([4-9]|1\\d) s/.test(document.querySelector('.banner').innerText)")  # later and later
+    until(
+        page, "/Next try in ([4-9]|1\\d) s/.test(document.querySelector('.banner').innerText)"
+    )  # later and later
     expect(page.locator(".tile").first).to_be_visible()  # what was known stays
 
 
@@ -182,10 +195,16 @@ def test_who_may_only_read_gets_no_buttons_that_change_something(open_page: Any)
     for tab in ("dead", "versions", "savepoints"):
         opened.go("jobs", "shop", tab)
         page.locator(".tab-panel table, .tab-panel .empty:not([aria-busy])").first.wait_for()
-        expect(page.locator(".tab-panel").get_by_role("button", name=re.compile("Replay|Show the plan|Make it|Delete"))).to_have_count(0)
+        expect(
+            page.locator(".tab-panel").get_by_role(
+                "button", name=re.compile("Replay|Show the plan|Make it|Delete")
+            )
+        ).to_have_count(0)
 
 
-@pytest.mark.parametrize("name", ["no such job", "../../etc", "<img src=x onerror=document.title=1>"])
+@pytest.mark.parametrize(
+    "name", ["no such job", "../../etc", "<img src=x onerror=document.title=1>"]
+)
 def test_a_job_that_there_is_not(open_page: Any, name: str) -> None:
     page = open_page().go("jobs", name)
     expect(page.get_by_role("alert")).to_contain_text("HR-SERVER-")

@@ -65,7 +65,9 @@ def test_jobs_are_listed_filtered_by_text_and_state_and_sorted(open_page: Any) -
     expect(names).to_have_text(["hostile", "shop", "strict"])
     page.get_by_role("button", name="Job", exact=True).click()
     expect(names).to_have_text(["strict", "shop", "hostile"])
-    expect(page.get_by_role("columnheader", name="Job")).to_have_attribute("aria-sort", "descending")
+    expect(page.get_by_role("columnheader", name="Job")).to_have_attribute(
+        "aria-sort", "descending"
+    )
     page.get_by_role("button", name="Dead").click()
     expect(names.last).to_have_text("strict")  # it has none
 
@@ -73,11 +75,15 @@ def test_jobs_are_listed_filtered_by_text_and_state_and_sorted(open_page: Any) -
 def test_the_overview_has_figures_plots_and_their_values_as_a_table(open_page: Any) -> None:
     page = open_page().go("jobs", "shop")
     expect(page.locator(".tile")).to_have_count(8)
-    expect(page.locator(".tile").filter(has_text="Dead letters").locator("dd").first).to_have_text(re.compile(r"[1-9]"))
+    expect(page.locator(".tile").filter(has_text="Dead letters").locator("dd").first).to_have_text(
+        re.compile(r"[1-9]")
+    )
     assert page.locator("[data-plot]").count() >= 8
     throughput = page.locator("[data-plot=throughput]")
     expect(throughput.locator("canvas")).to_be_visible()
-    expect(throughput.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"Throughput\. in: now [\d.,k ]+/s, from"))
+    expect(throughput.get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile(r"Throughput\. in: now [\d.,k ]+/s, from")
+    )
 
     throughput.get_by_text("Values as a table").click()
     expect(throughput.locator("tbody tr").first).to_contain_text(re.compile(r"\d/s"))
@@ -97,7 +103,7 @@ def test_the_graph_has_every_step_in_both_forms_and_as_a_table(open_page: Any) -
     expect(nodes).to_have_count(len(steps))
     assert {n.get_attribute("data-step") for n in nodes.all()} == set(steps)
     expect(page.locator(".flow", has_text="/s").first).to_be_attached()
-    expect(page.locator(".how", has_text="wm −").first).to_be_attached()
+    expect(page.locator(".how", has_text="wm ").first).to_be_attached()
 
     page.get_by_role("button", name="spent, process").click()
     side = page.get_by_role("complementary", name="Step spent")
@@ -136,7 +142,9 @@ def test_windows_and_backpressure(open_page: Any) -> None:
 def test_state_is_shown_asked_with_sql_and_wrong_sql_refused(open_page: Any) -> None:
     page = open_page().go("jobs", "shop", "state")
     page.get_by_role("button", name="spent", exact=True).click()
-    expect(page.get_by_label("Query", exact=True).locator("textarea")).to_have_value("select * from spent")
+    expect(page.get_by_label("Query", exact=True).locator("textarea")).to_have_value(
+        "select * from spent"
+    )
     result = page.get_by_role("table", name="Result of the query")
     expect(result.locator("tbody tr")).to_have_count(12)  # customers
 
@@ -197,7 +205,9 @@ def test_events_logs_and_why(open_page: Any) -> None:
     expect(log).to_contain_text("order 0 <img")
 
     opened.go("jobs", "shop", "why")
-    expect(page.locator(".reasons li").filter(has_text="came too late for step 'sums'")).to_be_visible()
+    expect(
+        page.locator(".reasons li").filter(has_text="came too late for step 'sums'")
+    ).to_be_visible()
     page.get_by_role("button", name="Ask again").click()
     expect(page.get_by_role("button", name="Ask again")).to_be_enabled()
 
@@ -225,7 +235,9 @@ def test_nothing_that_a_job_says_becomes_markup(open_page: Any, tab: str) -> Non
     page = opened.go("jobs", "hostile", tab)
     page.locator(".tab-panel table, .tab-panel .log, .tab-panel svg").first.wait_for()
     if tab == "state":
-        page.locator("textarea").fill("select '<img src=x onerror=document.title=3>' as \"<b>x</b>\"")
+        page.locator("textarea").fill(
+            "select '<img src=x onerror=document.title=3>' as \"<b>x</b>\""
+        )
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("columnheader", name="<b>x</b>")).to_be_visible()
     if tab == "graph":

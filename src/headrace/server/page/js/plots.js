@@ -68,7 +68,7 @@ export class Plot {
           [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
           [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
         ] },
-        { ...axis, size: 66, space: 34, values: (_, all) => all.map((v) => (v === null ? "" : this.format(v))) },
+        { ...axis, size: 72, space: 34, values: (_, all) => all.map((v) => (v === null ? "" : this.format(v))) },
       ],
       series: [{}, ...this.lines.map(({ label }, i) => ({
         label, stroke: colour(`line-${i + 1}`), width: 1.75, dash: DASHES[i], points: { show: false }, spanGaps: false,
