@@ -12,9 +12,9 @@ from unittest.mock import patch
 @contextmanager
 def unmeasured() -> Iterator[None]:
     """In here no step is timed, no latency taken, and nothing of it is in a manifest."""
-    from headrace.driver.arrivals import Arrivals
     from headrace.driver.measuring import Measuring
-    from headrace.epoch.values import Looks
+    from headrace.driver.unread_records import UnreadRecords
+    from headrace.epoch.values import InputLooks
     from headrace.state.measures import Measures
     from headrace.task import split_reader
     from headrace.task.stopwatch import Stopwatch
@@ -24,8 +24,8 @@ def unmeasured() -> Iterator[None]:
         patch.object(Stopwatch, "at", lambda self, step: nothing),
         patch.object(Stopwatch, "each", lambda self, step, items: items),
         patch.object(split_reader, "histogram", lambda numbers: Counter()),
-        patch.object(Arrivals, "look", lambda self, *_: None),
-        patch.object(Arrivals, "taken", lambda self, *_: Looks()),
+        patch.object(UnreadRecords, "look", lambda self, *_: None),
+        patch.object(UnreadRecords, "taken", lambda self, *_: InputLooks()),
         patch.object(Measuring, "after", lambda self, *_: Measures()),
         patch.object(Measuring, "published", lambda self, *_: None),
     ):

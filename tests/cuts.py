@@ -27,6 +27,7 @@ CUTS: dict[str, dict[str, int]] = {
     "connect.sql_sqlite": {"_BATCH": 1},
     "driver.commit": {"_TIDY_EVERY": 1},
     "driver.planner": {"_ROWS_PER_TASK": 1},
+    "driver.unread_records": {"_MANY": 1},
     "driver.recompute": {"_ROWS": 1},
     "driver.recomputed_tables": {"_AT_ONCE": 1},
     "engine.binding": {"_BATCH_BYTES": 1},
@@ -115,6 +116,11 @@ CUTS: dict[str, dict[str, int]] = {
 
 # Numbers that cut nothing: what they are instead.
 OTHERS: dict[str, dict[str, str]] = {
+    "buckets": {"_BIAS": "the format of a float", "_SHIFT": "the width of a bucket"},
+    "engine.live_notes": {"_SELDOM": "how often memory is looked at"},
+    "inspect.figures": {"_MINUTE": "ms", "_RATE": "ms"},
+    "inspect.figures_text": {"_TOP": "steps that are named"},
+    "inspect.live": {"_OLD": "ms"},
     "connect.avro_codecs": {
         "_CHECKSUM": "the format of a block of snappy",
         "_MOST": "what a byte of snappy stands for at most: more is damage",

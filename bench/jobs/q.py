@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from bench.measure import OURS, Lab
-from bench.rows import AT_MOST, Row, millis
+from bench.rows import AT_MOST, Row
 
 KINDS = {
     "windows": "sliding windows of 1 s to 5 s, from Parquet",
@@ -33,15 +33,18 @@ def rows(lab: Lab) -> list[Row]:
         ours, theirs = (median(float(figures[who]) for figures in ran) for who in ("on", "off"))
         ratio = median(float(figures["ratio"]) for figures in ran)
         what = f"an epoch that is measured, and one that is not: {work}"
-        found.append(
-            Row(case, what, millis(ours), millis(theirs), ratio, AT_MOST, 1.03, equal=True)
-        )
+        target = None if kind == "small" else 1.03  # of such epochs Spark has none this short
+        found.append(Row(case, what, tenths(ours), tenths(theirs), ratio, AT_MOST, target))
     return found
 
 
+def tenths(ms: float) -> str:
+    return f"{ms:.1f} ms"
+
+
 def params(kind: str, quick: bool = False) -> dict[str, Any]:
-    batch = 1_000 if kind == "small" else 20_000 if quick else 200_000
-    return {"kind": kind, "batch": batch, "epochs": 16 if quick else 64}
+    batch = 1_000 if kind == "small" else 20_000 if quick else 100_000
+    return {"kind": kind, "batch": batch, "epochs": 20 if quick else 44}
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
@@ -49,7 +52,8 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     from headrace.testing import Driver
 
     job = _windows(params) if params["kind"] == "windows" else _rows(params, place)
-    batch, spent = params["batch"], ([], [])  # type: tuple[list[float], list[float]]
+    batch = params["batch"]
+    spent: tuple[list[float], list[float]] = ([], [])
     driver = Driver(job, place / "job", max_batch=batch, first_batch=batch, tasks=1)
     for number in range(params["epochs"]):
         off = _turn(number)
@@ -59,8 +63,8 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
                 break
         if number >= SKIP:
             spent[off].append(1_000 * (time.process_time() - began))
-    on, without = median(spent[0]), median(spent[1])
-    return {"on": on, "off": without, "ratio": on / without, "epochs": list(map(len, spent))}
+    ratios = [on / without for on, without in zip(*spent, strict=False)]
+    return {"on": median(spent[0]), "off": median(spent[1]), "ratio": median(ratios)}
 
 
 def _turn(number: int) -> bool:

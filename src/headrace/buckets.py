@@ -45,7 +45,7 @@ def histogram(numbers: np.ndarray) -> Counter[int]:
 def bucket_of(number: float) -> int:
     """The bucket of one number."""
     share, power = frexp(abs(number))
-    if power < _SMALLEST:  # zero, and what a float has other bits for
+    if not share or power < _SMALLEST:  # zero, and what a float has other bits for
         return int(buckets_of(np.array([number]))[0])
     bucket = (power + _BIAS << 4) + int(share * 32) - 16
     return ~bucket if number < 0 else bucket

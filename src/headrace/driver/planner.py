@@ -16,9 +16,9 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, Clock
 from headrace.driver.admission import Admission
-from headrace.driver.arrivals import Arrivals
 from headrace.driver.shedding import Shedder
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
+from headrace.driver.unread_records import UnreadRecords
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.values import (
     Epoch,
@@ -79,7 +79,10 @@ class Planner:
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._planned_at: int | None = None
         self._waiting = 0  # rows that were there at the last look
-        self._shedder, self._arrivals = Shedder(program, bundle.sources), Arrivals(bundle.sources)
+        self._shedder, self._unread = (
+            Shedder(program, bundle.sources),
+            UnreadRecords(bundle.sources),
+        )
         self._found: list[Split] = []  # at the last look, as far as they have been read
         self._more = False  # whether there were more rows than the last epoch was to read
         self._safe = 0  # the last epoch that the sources know to be committed
@@ -136,7 +139,7 @@ class Planner:
         self._admission.took(max(0, rows - shed), shed=shed > 0)
         self._more = lag > 0
         self._planned_at = steady
-        looks = self._arrivals.taken(self._found, after, now)
+        looks = self._unread.taken(self._found, after, now)
         return Offset(start.epoch + 1, now, tuple(after), lag, resent, looks)
 
     def _learn(self, steady: int) -> None:
@@ -171,7 +174,7 @@ class Planner:
                     next_id += 1
                 moved.append(self._awake(split, now))
         newest = [self._latest(s) for s in moved]
-        self._arrivals.look(moved, newest, now)
+        self._unread.look(moved, newest, now)
         self._found = moved
         self._all_read = all(
             s.at == end if self._sources[s.input].loops else s.state == ENDED
@@ -344,6 +347,7 @@ class Planner:
             slots=self._pace.slots,
             tasks=self._pace.tasks,
             before={name: facts.watermark for name, facts in before.ops.items()},
+            over={n: facts.over for n, facts in before.ops.items() if facts.over is not None},
             splits=end.splits,
             lag=end.lag or 0,
             resent=end.resent,

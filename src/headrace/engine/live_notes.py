@@ -32,7 +32,9 @@ class Said:
 
 
 class LiveNotes:
-    def __init__(self, folder: str, spark: Any, ask: Callable[[], Said], query: Any) -> None:
+    def __init__(
+        self, folder: str, spark: Any, ask: Callable[[], Said], query: Callable[[], Any]
+    ) -> None:
         self._folder, self._spark, self._ask, self._query = folder, spark, ask, query
         self._pid, self._over = os.getpid(), threading.Event()
         self._started = process_start(self._pid)
@@ -80,7 +82,7 @@ class LiveNotes:
         write_live(self._folder, live)
 
     def _phases(self) -> Mapping[str, float]:
-        progress = self._query.lastProgress
+        progress = self._query().lastProgress
         return dict(progress["durationMs"]) if progress else {}
 
     def _look(self) -> None:

@@ -42,6 +42,8 @@ from headrace.engine.waiting_inputs import WaitingInputs
 from headrace.errors import HeadraceError, OutputError
 from headrace.guarantees import JobGuarantee
 from headrace.inspect import stall
+from headrace.inspect.figure_values import Figures
+from headrace.inspect.figures import figures_of
 from headrace.inspect.progress import Progress, StateGrowth, account, progress_of
 from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
@@ -104,6 +106,7 @@ class Run:
             self._reported_epoch,
             lambda: task_counts(spark, self._query),
         )
+        self._notes = LiveNotes(self.folder, spark, self._said, lambda: self._query)
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         try:
             self._query = uninterrupted(self._work.launch, lambda: None)
@@ -113,9 +116,8 @@ class Run:
                 for warning in self._may_lose():
                     reporter.say(f"{self.name}: WARNING: {warning}")
             self._stall.begin(self._on_stall)
-            self._notes = LiveNotes(self.folder, spark, self._said, self._query)
-            self._notes.begin()
             self._watcher.start()
+            self._notes.begin()
         except BaseException:
             self._work.stop_begun()
             self._stall.close()
@@ -200,6 +202,12 @@ class Run:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
         return progress_of(self._latest, dict(spark["durationMs"]) if spark else {})
+
+    @property
+    def figures(self) -> Figures | None:
+        """All figures as of the last epoch: rates, latency, lag, what limits it; None before the
+        first."""
+        return figures_of(self._start.log, SystemClock().now())
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""

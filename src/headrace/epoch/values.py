@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.contract import Operator
 from headrace.plan.nodes import Node, Read, Stateful
 from headrace.plan.program import Program
 from headrace.sources.contract import Range
@@ -19,7 +20,7 @@ from headrace.state.manifest import IDLE, LIVE, Split
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class InputLooks:
     """What the planner has seen of the inputs, besides what it plans: nothing depends on it."""
 
     lags: Mapping[str, int] = field(default_factory=dict)  # rows not admitted, by input
@@ -32,11 +33,11 @@ class Looks:
         return {"lags": dict(self.lags), "waits": dict(self.waits), "ages": ages}
 
     @staticmethod
-    def from_json(looks: Mapping[str, Any] | None) -> Looks:
+    def from_json(looks: Mapping[str, Any] | None) -> InputLooks:
         if looks is None:
-            return Looks()
+            return InputLooks()
         ages = {n: {int(b): count for b, count in age.items()} for n, age in looks["ages"].items()}
-        return Looks(looks["lags"], looks["waits"], ages)
+        return InputLooks(looks["lags"], looks["waits"], ages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class Offset:
     splits: tuple[Split, ...] = ()
     lag: int | None = None  # rows that were there but not admitted; None where a run starts
     resent: int | None = None  # the request whose dead letters this epoch sends again
-    looks: Looks = field(default_factory=Looks)
+    looks: InputLooks = field(default_factory=InputLooks)
 
     def to_json(self) -> dict[str, Any]:
         lag = {} if self.lag is None else {"lag": self.lag}
         splits = [split.to_json() for split in self.splits]
         resent = {} if self.resent is None else {"resent": self.resent}
-        looks = {} if self.looks == Looks() else {"looks": self.looks.to_json()}
+        looks = {} if self.looks == InputLooks() else {"looks": self.looks.to_json()}
         about = {"epoch": self.epoch, "clock": self.clock, **lag, **resent, **looks}
         return {**about, "splits": splits}
 
@@ -62,7 +63,7 @@ class Offset:
     def from_json(offset: Mapping[str, Any]) -> Offset:
         splits = tuple(Split(**split) for split in offset["splits"])
         lag, resent = offset.get("lag"), offset.get("resent")
-        looks = Looks.from_json(offset.get("looks"))
+        looks = InputLooks.from_json(offset.get("looks"))
         return Offset(offset["epoch"], offset["clock"], splits, lag, resent, looks)
 
 
@@ -80,7 +81,12 @@ class Epoch:
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
     resent: int | None = None  # as in its offset
-    looks: Looks = field(default_factory=Looks)  # as in its offset; level tasks have none
+    looks: InputLooks = field(default_factory=InputLooks)  # as in its offset; level tasks have none
+    over: Mapping[str, int] = field(default_factory=dict)  # see `StepFacts`, of those that have it
+
+    def operator(self, node: Stateful) -> Operator:
+        """A fresh operator of a step, for one task."""
+        return node.operator(self.over.get(node.name, MIN_TIME))
 
     @property
     def end(self) -> Offset:

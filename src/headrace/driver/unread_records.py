@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.buckets import added, bucket_of
-from headrace.epoch.values import Looks
+from headrace.epoch.values import InputLooks
 from headrace.sources import Source
 from headrace.state.manifest import Split
 
@@ -22,23 +22,23 @@ _MANY = 1_000  # looks at which something new was there, that are told apart for
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _UnreadOfSplit:
     """The records of one split that are not read yet, the oldest first."""
 
     end: Any  # the offset after the last of them
     seen: deque[tuple[int, int]] = field(default_factory=deque)  # since when, and how many
 
 
-class Arrivals:
+class UnreadRecords:
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = sources
-        self._waiting: dict[tuple[str, str], _Waiting] = {}
+        self._waiting: dict[tuple[str, str], _UnreadOfSplit] = {}
 
     def look(self, splits: Sequence[Split], newest: Sequence[Any], now: int) -> None:
         """Note what is new; each split is as far as it has been read."""
         for split, end in zip(splits, newest, strict=True):
             place = (split.input, split.name)
-            waiting = self._waiting.setdefault(place, _Waiting(split.at))
+            waiting = self._waiting.setdefault(place, _UnreadOfSplit(split.at))
             if end != waiting.end:
                 rows = self._sources[split.input].rows(split.name, waiting.end, end)
                 waiting.end = end
@@ -46,7 +46,7 @@ class Arrivals:
                 if len(waiting.seen) > _MANY:
                     _merge(waiting.seen)
 
-    def taken(self, before: Sequence[Split], after: Sequence[Split], now: int) -> Looks:
+    def taken(self, before: Sequence[Split], after: Sequence[Split], now: int) -> InputLooks:
         """What an epoch that reads so far leaves, and how old the records are that it reads."""
         ages: dict[str, Counter[int]] = {}
         lags: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class Arrivals:
             if waiting.seen:
                 oldest = waiting.seen[0][0]
                 waits[new.input] = min(oldest, waits.get(new.input, oldest))
-        return Looks(dict(lags), waits, {name: added(age) for name, age in ages.items()})
+        return InputLooks(dict(lags), waits, {name: added(age) for name, age in ages.items()})
 
 
 def _first(seen: deque[tuple[int, int]], rows: int) -> list[tuple[int, int]]:
