@@ -134,7 +134,8 @@ def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
         typer.echo("no program can be submitted: allow a folder with --programs DIR", err=True)
     jobs = len(daemon.service.jobs())
     typer.echo(f"headrace server: {jobs} jobs, in {daemon.home.path}", err=True)
-    typer.echo(f"{http.url}/#token={daemon.tokens['operate']}")
+    token = f"/#token={daemon.tokens['operate']}" if sys.stdout.isatty() else ""  # never in a log
+    typer.echo(http.url + token)
     sys.stdout.flush()
     while not over.wait(_LOOK):
         if not http.alive:
