@@ -128,7 +128,7 @@ def test_a_slip_of_the_pen_is_refused_with_what_was_meant(side, monkeypatch):
 def test_what_is_like_no_setting_is_refused_with_the_list_of_all():
     error = refusal(colour="blue")
     assert error.code == "HR-SETTINGS-001"
-    assert error.hint.startswith("The settings are log, jobs, master")
+    assert error.hint.startswith("The settings are log, jobs, server, master")
 
 
 def test_variables_of_others_in_the_environment_are_left_alone(monkeypatch):

@@ -150,6 +150,21 @@ ready_broker() { # for the tests of MQTT, which are skipped where there is none
         say "no mosquitto: the tests of MQTT will be skipped"
 }
 
+ready_promtool() { # for the test of /metrics; taken out of its package, which would start a server
+    has promtool || [ -x .venv/bin/promtool ] && return 0
+    if has apt-get && has dpkg-deb; then
+        say "fetching promtool (20 MB) with apt; nothing is installed"
+        (
+            cd .venv && apt-get download -qq prometheus >/dev/null 2>&1 &&
+                dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x -C . ./usr/bin/promtool &&
+                mv usr/bin/promtool bin/promtool
+            rm -rf prometheus_*.deb usr
+            [ -x bin/promtool ]
+        ) && return 0
+    fi
+    say "no promtool: what /metrics says will not be checked with it"
+}
+
 ready_systemd() { # for the test of the server's unit, which is skipped where there is none
     [ "$(uname)" = Linux ] || return 0
     has systemd-analyze || apt_install systemd ||
@@ -173,5 +188,5 @@ if [ "${1:-}" = --java ]; then
     ready_systemd
 fi
 ready_venv
-if [ $java = yes ]; then ready_archive; fi
+if [ $java = yes ]; then ready_archive && ready_promtool; fi
 if [ $# -gt 0 ]; then exec "$@"; fi

@@ -92,7 +92,6 @@ class Settings:
     log: str = _setting(_path, ".headrace/log")  # the embedded log's topics
     jobs: str = _setting(_path, ".headrace/jobs")  # one folder per job: state, manifests
     server: str = _setting(_path, ".headrace/server")  # the folder of the server of jobs
-    server_url: str | None = _setting(_text, None)  # the server that commands about jobs ask
     master: str = _setting(_master, "local[*]")
     target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides

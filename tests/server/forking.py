@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,11 +42,12 @@ def client(place: str, arguments: list[str]) -> None:
     connection.sendall(message[1:])
     answers = connection.makefile()
     fork.append(int(answers.readline()))
-    line = answers.readline()
-    if not line:  # it was killed
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os._exit(int(line))
+    code = int(answers.readline() or -signal.SIGKILL)
+    if code < 0:  # it was killed
+        if code == -signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def serve(place: str) -> None:
@@ -72,10 +73,29 @@ def serve(place: str) -> None:
 
 
 def child(connection: socket.socket) -> None:
+    """Fork the command, and answer how it has ended; with who asked, it ends too."""
+    first, fds, _, _ = socket.recv_fds(connection, 1, 3)
+    request = json.loads(first + connection.makefile("rb").readline())
+    ends, open_while_it_lives = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ends)
+        connection.close()
+        become(request, fds)
+    os.close(open_while_it_lives)
+    connection.sendall(f"{pid}\n".encode())
+    ready, _, _ = select.select([ends, connection], [], [])
+    if connection in ready:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    with suppress(OSError):
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def become(request: dict[str, Any], fds: list[int]) -> None:
     code = 1
     try:
-        first, fds, _, _ = socket.recv_fds(connection, 1, 3)
-        request = json.loads(first + connection.makefile("rb").readline())
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
             os.close(fd)
@@ -84,20 +104,9 @@ def child(connection: socket.socket) -> None:
         os.environ.update(request["environment"])
         sys.argv = ["headrace", *request["arguments"]]
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        connection.sendall(f"{os.getpid()}\n".encode())
-        threading.Thread(target=die_with, args=(connection,), daemon=True).start()
         code = command()
     finally:
-        with suppress(OSError):
-            connection.sendall(f"{code}\n".encode())
         os._exit(code)
-
-
-def die_with(connection: socket.socket) -> None:
-    """Nobody stands for this process any more: it was killed."""
-    with suppress(OSError):
-        connection.recv(1)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def command() -> int:

@@ -46,7 +46,8 @@ FIGURES: dict[str, Any] = {
                "user": {"counters": {"alarms": 3}, "gauges": {"hottest": 99.5},
                         "histograms": {"wait": {"count": 10, "p50": 1.0, "p95": 2.0,
                                                 "p99": 3.0}}}}],
-    "outputs": [{"name": "alarms", "rows": 300, "rate": 30.0}],
+    "outputs": [{"name": "alarms", "rows": 300, "rate": 30.0,
+                 "publish_ms": 12.5, "busy": 0.1}],
     "windows": [{"step": "avg temp", "open": 5, "next": STARTED}], "bottleneck": None,
     "backpressure": {"held_back": False, "rows": None}, "warnings": [],
 }  # fmt: skip
@@ -62,12 +63,16 @@ def view(name: str, state: State = State.INACTIVE) -> JobView:
     )  # fmt: skip
 
 
+_ON_THE_WAY = (State.STARTING, State.STOPPING, State.DRAINING)
+
+
 class MemoryService(Service):
     def __init__(self, *names: str) -> None:
         self._lock = threading.Lock()
         self._jobs = {name: view(name) for name in names}
         self._events: list[Event] = []
         self.figures_now: dict[str, Any] = {name: FIGURES for name in names}
+        self.next: dict[str, tuple[Any, ...]] = {}  # what comes of a job that is on its way
         self.asked: list[tuple[str, dict[str, Any]]] = []  # methods that got something to do
 
     # the server
@@ -84,6 +89,8 @@ class MemoryService(Service):
 
     def job(self, name: str) -> JobDetails:
         job = self._job(name)
+        if job.state in _ON_THE_WAY and name in self.next:
+            self.become(name, *self.next.pop(name))  # when it is looked at again
         version = Version(1, job.program, STARTED, "owner", "0" * 64, current=True)
         return JobDetails(
             job, self.figures_now.get(name), {}, (version,), lifecycle.legal(job.state)

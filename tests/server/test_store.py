@@ -215,13 +215,23 @@ def test_figures_that_come_and_go_are_null_where_they_are_not(store: Store) -> N
 
 
 def test_the_number_of_samples_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MOST", 100)
-    now = 10 * DAY
-    for n in range(200):
-        store.add_samples(now - 200 + n, {"a": {"x": float(n)}})
+    now, rows = 10 * DAY, 200
+    for n in range(rows):
+        store.add_samples(now - rows + n, {"a": {f"x{i}": n * 0.1 + i for i in range(200)}})
+    monkeypatch.setattr(samples, "MOST", samples._used(store._db))
     store.thin(now)
-    times = store.series("a", 0, now, ["x"], 1_000_000_000).times
-    assert len(times) == 100 and times[-1] == now - 1
+    assert len(times(store, now)) == rows  # it is as large as it may be
+    monkeypatch.setattr(samples, "MOST", samples._used(store._db) * 3 // 4)
+    sizes = []
+    while samples._used(store._db) > samples.MOST:
+        store.thin(now)
+        sizes.append(len(times(store, now)))
+    assert rows // 2 < sizes[-1] < rows * 9 // 10 + 1 and len(sizes) <= 6
+    assert times(store, now)[-1] == now - 1
+
+
+def times(store: Store, now: int) -> tuple[int, ...]:
+    return store.series("a", 0, now, ["x0"], 1_000_000_000_000).times
 
 
 def test_a_transaction_that_fails_changes_nothing(store: Store) -> None:

@@ -16,7 +16,7 @@ from headrace.server.supervisor import Policy
 from headrace.state.epochs import EpochLog
 from tests.server.forking import Command
 
-PATIENCE = 120.0  # seconds
+PATIENCE = 240.0  # seconds
 POLICY = Policy(every=0.05, pace=0.02)
 
 # Adds up what is in files below `in`, one JSON object a line, with a module beside it.

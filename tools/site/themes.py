@@ -233,6 +233,27 @@ THEMES = (
         ),
     ),
     Theme(
+        "server",
+        "Jobs as a service",
+        "The jobs of a server, ``headrace server``, from Python. See :doc:`/docs/guide/server` and "
+        ":doc:`/docs/guide/rest`.",
+        public("connect_server"),
+        (
+            "ServerConnection",
+            "ServedJob",
+            "ServerInfo",
+            "JobView",
+            "JobDetails",
+            "Version",
+            "UpgradePlan",
+            "Event",
+            "Series",
+            "LogPart",
+            "State",
+            "Verb",
+        ),
+    ),
+    Theme(
         "testing",
         "Testing",
         "``headrace.testing``: a job under test, in this process or on Spark. See "
@@ -280,7 +301,7 @@ pytest finds them by itself where Headrace is installed.
 INTERNAL = {
     "Comparison": "check moves of",
     "Input": "check clamp close cut decode discover encoding ended has_more identity idle in_words "
-    "loses lost read rows to_the_end unsettled watermark where",
+    "loses lost read read_dated rows to_the_end unsettled watermark where",
     "Job": "program",
     "OutputSuite": "left_over two_drivers",
     "Pattern": "at_rest check endless resolved timed",

@@ -116,7 +116,7 @@ def run(
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
     with acting(lambda number: _leave(file.stem, number)):
-        program = load_job(file, job)
+        program = load_job(file, job, to_run=True)
         program.check()
     if restart:
         place = folder_of(program.program(), Settings.load(), folder)

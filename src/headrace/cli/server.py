@@ -148,7 +148,12 @@ def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
 
 @app.command("status")
 def status(home: HomeDir = None, as_json: AsJson = False) -> None:
-    """Show whether a server runs here, and where it listens."""
+    """Show whether a server runs here, and where.
+
+    The exit code is 1 if there is none.
+
+    Example: [bold]headrace server status[/bold]
+    """
     place = _home(home)
     running = place.is_held()
     facts = {"running": running, "home": str(place.path), **(_address(place) if running else {})}
@@ -167,7 +172,10 @@ def status(home: HomeDir = None, as_json: AsJson = False) -> None:
 
 @app.command("stop")
 def stop(home: HomeDir = None) -> None:
-    """End the server; jobs go on."""
+    """End the server; jobs go on.
+
+    Example: [bold]headrace server stop[/bold]
+    """
     place = _home(home)
     if not place.is_held():
         typer.echo(f"no server runs in {place.path}")
@@ -199,7 +207,10 @@ def token(
     role: Annotated[str, typer.Option(help="read or operate.", metavar="ROLE")] = "operate",
     show: Annotated[bool, typer.Option("--show", help="Print the token itself.")] = False,
 ) -> None:
-    """Say where the tokens are; with --show, print one."""
+    """Say where the tokens are; with --show, print one.
+
+    Example: [bold]headrace server token --show --role read[/bold]
+    """
     from headrace.server.tokens import read_tokens
 
     place = _home(home)
@@ -235,9 +246,10 @@ def install(
         bool, typer.Option("--print", help="Print the unit; install nothing.")
     ] = False,
 ) -> None:
-    """Install the server as a service of systemd, which starts it with the machine.
+    """Install the server as a service of systemd.
 
-    It runs in this folder, with these options. Restarting the service does not touch jobs.
+    It then starts with the machine, and runs in this folder with these options. A restart of
+    the service does not touch jobs.
 
     Example: [bold]headrace server install --user --programs jobs[/bold]
     """

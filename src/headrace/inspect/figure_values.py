@@ -7,12 +7,13 @@ second. None is what is not known, never zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
 _AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
 _TEXTS = ("name", "kind", "step", "why")
+_SIMPLE = (int, str, bool, type(None))
 _NAMED = ("inputs", "steps", "outputs")  # each a list of parts that have names
 
 
@@ -110,7 +111,7 @@ class Figures:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready to dump."""
-        json: dict[str, Any] = _plain(asdict(self))
+        json: dict[str, Any] = _plain(self)
         return json
 
     def series(self) -> dict[str, float | None]:
@@ -119,20 +120,27 @@ class Figures:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_AS.get(name, name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
+    """Values, and parts that have names, as JSON has them: often, so it looks at types alone."""
+    kind = type(value)
+    if kind is float:
+        return round(value, 4)
+    if kind in _SIMPLE:
+        return value
+    if kind is list or kind is tuple:
         return [_plain(part) for part in value]
-    return round(value, 4) if isinstance(value, float) else value
+    if is_dataclass(kind):
+        return {_AS.get(n, n): _plain(getattr(value, n)) for n in kind.__dataclass_fields__}
+    return {_AS.get(name, name): _plain(part) for name, part in value.items()}
 
 
 def _paths(path: str, json: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     for name, value in json.items():
         at = f"{path}.{name}" if path else name
-        if isinstance(value, Mapping):
+        kind = type(value)
+        if kind is dict:
             yield from _paths(at, value)
-        elif name in _NAMED and isinstance(value, list):
-            for part in value:
+        elif kind is list:
+            for part in value if name in _NAMED else ():
                 yield from _paths(f"{at}.{part['name']}", part)
-        elif name not in _TEXTS and not isinstance(value, list | str | bool):
+        elif name not in _TEXTS and kind is not str and kind is not bool:
             yield at, value

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import ServerError
-from headrace.server.connection import TOKEN_VARIABLE, Connection, skew
+from headrace.server.connection import TOKEN_VARIABLE, URL_VARIABLE, RestConnection, skew
 from headrace.server.home import Home
 from headrace.server.lifecycle import State, Verb
 from headrace.server.tokens import OPERATE, read_tokens
@@ -43,15 +43,14 @@ def connect_server(
 ) -> ServerConnection:
     """Connect to a server of jobs, `headrace server`.
 
-    Without an address it is that of the setting `server_url` (HEADRACE_SERVER_URL), or that of the
-    server whose home is in the working directory. The token comes from HEADRACE_SERVER_TOKEN, or,
-    for a server of this directory, from its file of tokens. `ca` is a file with the certificate of
-    a server that has one of its own.
+    Without an address it is that of HEADRACE_SERVER_URL, or that of the server whose home is in
+    the working directory. The token comes from HEADRACE_SERVER_TOKEN, or, for a server of this
+    directory, from its file of tokens. `ca` is a file with the certificate of a server that has
+    one of its own.
     """
-    settings = Settings.load()
-    home = Home(settings.server)
+    home = Home(Settings.load().server)
     local = home.address()
-    chosen = url or settings.server_url or (local or {}).get("url")
+    chosen = url or os.environ.get(URL_VARIABLE) or (local or {}).get("url")
     if chosen is None:
         raise ServerError(
             "HR-SERVER-088",
@@ -69,13 +68,13 @@ def connect_server(
             f"Set {TOKEN_VARIABLE}, or pass token=. The server's owner finds both in tokens.json "
             "of its home: one to read, one to operate.",
         )
-    return ServerConnection(Connection(str(chosen), token, ca, _TIMEOUT))
+    return ServerConnection(RestConnection(str(chosen), token, ca, _TIMEOUT))
 
 
 class ServerConnection:
     """A server of jobs; `hr.connect_server` gives it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RestConnection) -> None:
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -83,12 +82,12 @@ class ServerConnection:
 
     @property
     def url(self) -> str:
+        """Its address."""
         return self._connection.url
 
     def info(self) -> ServerInfo:
         """Its version, home and allowed folders, and how many jobs are in which state."""
-        found = _read(ServerInfo, self._connection.ask("GET", "server"))
-        return found
+        return _read(ServerInfo, self._connection.ask("GET", "server"))
 
     @property
     def role(self) -> str:
@@ -141,11 +140,16 @@ class ServerConnection:
 class ServedJob:
     """A job on a server. Each verb says at once what state it leads to; `wait` waits for one."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: RestConnection, name: str) -> None:
         self._connection, self.name = connection, name
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} on the server at {self._connection.url}>"
+
+    @property
+    def server(self) -> str:
+        """The address of the server."""
+        return self._connection.url
 
     # what it is
 
@@ -167,6 +171,7 @@ class ServedJob:
 
     @property
     def state(self) -> State:
+        """What it is doing now."""
         return self.view.state
 
     def figures(self) -> Figures | None:
@@ -184,8 +189,9 @@ class ServedJob:
         query = {
             "names": ",".join(names) or None, "since": since, "until": until, "points": points,
         }  # fmt: skip
-        found = _read(Series, self._ask("GET", "series", query=query))
-        return found
+        found = self._ask("GET", "series", query=query)
+        named = {name: tuple(values) for name, values in _field(found, "series").items()}
+        return Series(tuple(_field(found, "times")), named)
 
     def events(self, *, after: int = 0, limit: int = 200) -> list[Event]:
         """What happened to it: the newest, or the first after an id."""
@@ -332,7 +338,7 @@ def _upgrade(program: str | Path | None, drop: Collection[str]) -> dict[str, Any
     return {**body, "drop": list(drop)} if drop else body
 
 
-def _events(connection: Connection, *path: str, after: int, limit: int) -> list[Event]:
+def _events(connection: RestConnection, *path: str, after: int, limit: int) -> list[Event]:
     found = connection.ask("GET", *path, query={"after": after, "limit": limit})
     return [_read(Event, one) for one in _field(found, "events")]
 

@@ -19,11 +19,12 @@ from headrace import errors
 from headrace.errors import HeadraceError, ServerError
 from headrace.server.tokens import LONGEST
 
+URL_VARIABLE = "HEADRACE_SERVER_URL"
 TOKEN_VARIABLE = "HEADRACE_SERVER_TOKEN"
 _MOST = 256 << 20  # bytes of an answer
 
 
-class Connection:
+class RestConnection:
     """An address, and what is sent along with every request."""
 
     def __init__(self, url: str, token: str, ca: str | Path | None, timeout: float) -> None:
@@ -150,7 +151,8 @@ def _split(url: str) -> tuple[str, str, int | None]:
 
 
 def _without_secrets(url: str) -> str:
-    return f"...@{url.rpartition('@')[2]}" if "@" in url else url.partition("?")[0]
+    shown = f"...@{url.rpartition('@')[2]}" if "@" in url else url
+    return shown.partition("?")[0].partition("#")[0]
 
 
 def _checked_token(token: str) -> str:

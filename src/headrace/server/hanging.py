@@ -17,7 +17,7 @@ from headrace.state.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Movement:
     """What a job was at when it was seen to move."""
 
     run: int
@@ -31,7 +31,7 @@ class HangingJobs:
 
     def __init__(self, after: int, starting: int) -> None:
         self._after, self._starting = after, starting  # ms
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, Movement] = {}
         self._texts: dict[str, str] = {}
 
     def text(self, name: str) -> str | None:
@@ -53,7 +53,7 @@ class HangingJobs:
         mark = self._marks.get(record.name)
         here = (record.run, record.state, epoch)
         if mark is None or (mark.run, mark.state, mark.epoch) != here:
-            self._marks[record.name] = Mark(*here, now)
+            self._marks[record.name] = Movement(*here, now)
             return "goes on" if self._texts.pop(record.name, None) else None
         sign = self._sign(record, manifest, now - mark.at)
         if sign is None:

@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +130,7 @@ class Home:
             shutil.rmtree(self.run(name, run), ignore_errors=True)
 
     def remove_job(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.job(name))
+        shutil.rmtree(self.job(name), ignore_errors=True)
 
 
 def _write_private(path: Path, content: dict[str, Any]) -> None:

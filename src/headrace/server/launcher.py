@@ -32,6 +32,7 @@ _SHOWN = 2  # parts of the log that are stored: the newest, and the one before
 
 def main(folder: Path) -> None:
     order = json.loads((folder / ORDER).read_text(encoding="utf-8"))
+    (folder / ORDER).unlink()  # the environment in it may hold passwords
     asked = list[int]()
     child: subprocess.Popen[bytes] | None = None
 
@@ -44,7 +45,6 @@ def main(folder: Path) -> None:
         signal.signal(number, stop)
     if not claim(folder, {"pid": os.getpid(), "start": start_of(os.getpid())}):
         return
-    (folder / ORDER).unlink()  # the environment in it may hold passwords
     try:
         child = subprocess.Popen(
             order["command"], cwd=order["cwd"], env=order["environment"],

@@ -96,7 +96,7 @@ class Processes:
     def look(self, run: Path) -> RunProcess:
         child = _children.get(run)
         if child is not None and child.poll() is not None:
-            del _children[run]
+            _children.pop(run, None)
         who = _read(run / launcher.PROCESS)
         if who is None:
             return RunProcess(launched=False)
@@ -111,7 +111,10 @@ class Processes:
         """See to it that a run that has not been launched never will be; False if it has."""
         if not run.is_dir():
             return True
-        return launcher.claim(run, {"pid": 0, "start": None})
+        called_off = launcher.claim(run, {"pid": 0, "start": None})
+        if called_off:
+            (run / launcher.ORDER).unlink(missing_ok=True)
+        return called_off
 
     def stop(self, run: Path) -> None:
         """Ask it to stop after the batch in hand."""

@@ -66,6 +66,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_step_windows_open": ("gauge", "Windows that have not closed."),
     "headrace_job_output_rows": ("counter", "Rows that were written to an output."),
     "headrace_job_output_rows_per_second": ("gauge", "Rows to an output in a second."),
+    "headrace_job_output_publish_seconds": ("gauge", "Time to publish an epoch to an output."),
+    "headrace_job_output_busy_ratio": ("gauge", "Share of the time that it is published to."),
     "headrace_job_user_events": ("counter", "A counter of the program's own."),
     "headrace_job_user_value": ("gauge", "A gauge of the program's own."),
     "headrace_job_user_distribution": ("summary", "A histogram of the program's own."),
@@ -150,8 +152,11 @@ class _Families:
         for one in f.get("windows") or ():
             self._add("step_windows_open", one.get("open"), job=job, step=one["step"])
         for one in f.get("outputs") or ():
-            self._add("output_rows", one.get("rows"), job=job, output=one["name"])
-            self._add("output_rows_per_second", one.get("rate"), job=job, output=one["name"])
+            to = {"job": job, "output": one["name"]}
+            self._add("output_rows", one.get("rows"), **to)
+            self._add("output_rows_per_second", one.get("rate"), **to)
+            self._add("output_publish_seconds", _seconds(one.get("publish_ms")), **to)
+            self._add("output_busy_ratio", one.get("busy"), **to)
 
     def _input(self, job: str, one: Mapping[str, Any]) -> None:
         name = one["name"]

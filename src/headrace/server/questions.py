@@ -64,7 +64,14 @@ class Questions:
 
     def ask_json(self, arguments: Sequence[str], snapshot: Snapshot | None = None) -> Any:
         answer = self.ask(arguments, snapshot)
-        return json.loads(answer)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise ServerError(
+                "HR-SERVER-033",
+                f"`headrace {arguments[0]}` has not answered in JSON: {answer[:200]!r}",
+                "Does the program write to standard output itself, past Python's print?",
+            ) from None
 
     def _wait(self, process: subprocess.Popen[bytes], verb: str) -> int:
         try:

@@ -46,8 +46,7 @@ class Thinning(NamedTuple):
 STEPS = (
     Thinning(HOUR, 10 * SECOND), Thinning(_DAY, 60 * SECOND), Thinning(_WEEK, None),
 )  # fmt: skip
-MOST = 2_000_000  # rows, of all jobs; beyond that the oldest go
-_TOO_MANY = 1.05
+MOST = 512 << 20  # bytes of the whole file; beyond that the oldest tenth of all samples goes
 NAN = float("nan")
 
 
@@ -112,11 +111,18 @@ def thin(db: sqlite3.Connection, now: int) -> None:
             {"since": since, "before": before, "every": step.every},
         )
         db.execute("INSERT OR REPLACE INTO thinned VALUES (?, ?)", (number, before))
-    (count,) = db.execute("SELECT count(*) FROM samples").fetchone()
-    if count > MOST * _TOO_MANY:
-        oldest = "SELECT time FROM samples ORDER BY time LIMIT 1 OFFSET ?"
-        (time,) = db.execute(oldest, (count - MOST,)).fetchone()
-        db.execute("DELETE FROM samples WHERE time < ?", (time,))
+    if _used(db) > MOST:
+        times = [time for (time,) in db.execute("SELECT time FROM samples ORDER BY time")]
+        db.execute("DELETE FROM samples WHERE time <= ?", (times[len(times) // 10],))
+
+
+def _used(db: sqlite3.Connection) -> int:
+    """Bytes of the file that hold something."""
+    pages, free, size = (
+        db.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
 
 
 def series(

@@ -8,7 +8,6 @@ where the command line's `--json` already says it, and raise HeadraceErrors;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +24,7 @@ from headrace.server.questions import Questions
 from headrace.server.records import JobRecord
 from headrace.server.samples import HOUR
 from headrace.server.sampling import Sampling
-from headrace.server.submissions import PLAN, Submissions, checked
+from headrace.server.submissions import Submissions, checked
 from headrace.server.supervisor import JobSupervisor
 from headrace.server.values import (
     Event,
@@ -179,10 +178,7 @@ class Service:
 
     def plan(self, name: str) -> Json:
         """`headrace explain --json` of the version that runs."""
-        record = self._desk.record(name)
-        path = self._desk.home.version(name, record.version) / PLAN
-        plan: Json = json.loads(path.read_text(encoding="utf-8"))
-        return plan
+        return self._parts.submissions.explain(self._desk.record(name))
 
     def plan_svg(self, name: str) -> str:
         return svg_of(self.plan(name))

@@ -6,11 +6,12 @@ their own, and what is wrong with the program is refused in their words.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,14 @@ class Submissions:
                 "Leave the folder as it was.",
             )
         return 1 + versions[0].version, plan
+
+    def explain(self, record: JobRecord) -> dict[str, Any]:
+        """The plan of the version that is in place."""
+        path = self._desk.home.version(record.name, record.version) / PLAN
+        with suppress(OSError, ValueError):
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return stored
+        return self._explain(self._desk.program(record), record.chosen)
 
     def _explain(self, snapshot: Snapshot, job: str | None) -> dict[str, Any]:
         chosen = ["--job", job] if job is not None else []

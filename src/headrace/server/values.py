@@ -44,6 +44,7 @@ class JobView:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return {**asdict(self), "state": str(self.state), "warnings": list(self.warnings)}
 
 
@@ -62,6 +63,7 @@ class Version:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return asdict(self)
 
 
@@ -77,6 +79,7 @@ class JobDetails:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return {
             **self.job.json,
             "figures": self.figures,
@@ -98,6 +101,7 @@ class UpgradePlan:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return asdict(self)
 
 
@@ -114,6 +118,7 @@ class Event:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return asdict(self)
 
 
@@ -126,6 +131,7 @@ class Series:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         named = {name: list(values) for name, values in self.series.items()}
         return {"times": list(self.times), "series": named}
 
@@ -141,6 +147,7 @@ class LogPart:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         return {
             "run": self.run, "runs": list(self.runs), "lines": list(self.lines), "next": self.next,
         }  # fmt: skip
@@ -148,6 +155,8 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
+    """A server: its version, its folder, where programs may be, how many jobs it has."""
+
     version: str
     started: int
     home: str
@@ -156,5 +165,6 @@ class ServerInfo:
 
     @property
     def json(self) -> dict[str, Any]:
+        """As the REST interface sends it."""
         facts = asdict(self)
         return {**facts, "programs": list(self.programs), "jobs": dict(self.jobs)}
