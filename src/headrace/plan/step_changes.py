@@ -35,6 +35,7 @@ from headrace.plan.aggregate_changes import (
 from headrace.plan.nodes import Stateful
 from headrace.plan.setting_changes import as_now
 from headrace.plan.shapes import FROM
+from headrace.plan.wider_columns import why_no_key
 from headrace.plan.window_changes import others_beside, why_not
 from headrace.schema import ddl_type
 
@@ -56,7 +57,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if old["kind"] == kind:
         was = as_now(node, was, new)
     if isinstance(node.what, ProcessSpec):
-        key = _differences({"key": was["key"]}, {"key": new["key"]})
+        key = _differences(node, {"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
         regrouped = node.what.regrouped(was, new)
         held = held_differences(was, new)
@@ -67,7 +68,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         was = {**was, AGGREGATES: new[AGGREGATES]}
     if was == _itself(new):
         return "; ".join(aggregates)
-    changes = [*_differences(was, new), *aggregates]
+    changes = [*_differences(node, was, new), *aggregates]
     if windows and not changes:
         return firing_difference(node, was)
     return "; ".join(changes) or _some_change(node)
@@ -83,9 +84,10 @@ def _itself(shape: Shape) -> dict[str, Any]:
     return {part: value for part, value in shape.items() if part != FROM}
 
 
-def _differences(old: Shape, new: Shape) -> Iterator[str]:
+def _differences(node: Stateful, old: Shape, new: Shape) -> Iterator[str]:
     if old.get("key") != new.get("key"):
-        yield f"its key was {words(old.get('key'))} and is {words(new.get('key'))}"
+        was, now = old.get("key", ()), new.get("key", ())
+        yield f"its key was {words(was)} and is {words(now)}{why_no_key(node, was, now)}"
     if old.get("by") != new.get("by"):
         was, now = (s.get("by", "event") for s in (old, new))
         yield f"it went by {was} time and goes by {now} time"
