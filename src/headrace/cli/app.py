@@ -24,6 +24,7 @@ from headrace.cli import (
     savepoint,
     server,
     state,
+    top,
     topic,
     views,
     why,
@@ -45,6 +46,7 @@ EPILOG = """Try:
 [bold]headrace run job.py[/bold]              run until Ctrl-C, which finishes the batch
 [bold]headrace plan job.py[/bold]             after a change: what happens to the state
 [bold]headrace list[/bold]                    which jobs there are, and how far they are
+[bold]headrace top[/bold]                     what they are doing, on a live screen
 [bold]headrace why job.py[/bold]              why there is no output yet
 [bold]headrace dead ls job.py[/bold]          rows that failed, and why
 [bold]headrace doctor job.py[/bold]           every file checked, and what to do
@@ -109,6 +111,7 @@ app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
 app.command("list", rich_help_panel="Jobs")(views.list_jobs)
 app.command("describe", rich_help_panel="Jobs")(views.describe)
+app.command("top", rich_help_panel="Jobs")(top.top)
 app.command("events", rich_help_panel="Jobs")(views.events)
 app.command("history", rich_help_panel="Jobs")(folders.history)
 app.command("outputs", rich_help_panel="Jobs")(folders.outputs)
