@@ -150,7 +150,9 @@ KINDS: dict[str, Build] = {
     "match": matched,
     "windows": over(hr.tumbling("2s")),
     "sliding": over(hr.sliding("4s", every="1s")),
-    "triggered": over(hr.tumbling("3s"), trigger=t.at_watermark(early=t.after_rows(2)), lateness="1s"),
+    "triggered": over(
+        hr.tumbling("3s"), trigger=t.at_watermark(early=t.after_rows(2)), lateness="1s"
+    ),
     "sessions": over(hr.session("400ms")),
     "of rows": over(hr.tumbling(rows=7)),
     "of last rows": over(hr.sliding(rows=4, every_rows=2)),

@@ -153,7 +153,9 @@ def _why_no_setting(kind: str, name: str, was: Shape, now: Shape) -> str:
     """Why what is stored by one setting cannot go on by another; empty where that is plain."""
     if name in ("per", "period") and None not in (was.get(name), now.get(name)):
         old, new = (pretty(s[name]) if isinstance(s[name], int) else s[name] for s in (was, now))
-        return f": what is stored is counted by {old}, and cannot be parted or put together by {new}"
+        return (
+            f": what is stored is counted by {old}, and cannot be parted or put together by {new}"
+        )
     if (kind, name) == ("top", "rows"):
         if was[name] < now[name]:
             return f": of each key only the {was[name]} best are stored"
