@@ -19,6 +19,8 @@ _NAMED = ("inputs", "steps", "outputs")  # each a list of parts that have names
 
 @dataclass(frozen=True, slots=True)
 class InputFigures:
+    """An input: where its records went, its rate, lag and latency."""
+
     name: str
     read: int
     used: int
@@ -36,6 +38,8 @@ class InputFigures:
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
+    """A step: rows in and out, its share of the time, its state, figures of the user's own."""
+
     name: str
     kind: str
     level: int | None
@@ -56,6 +60,8 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class OutputFigures:
+    """An output: rows, their rate, the time to publish them."""
+
     name: str
     rows: int
     rate: float | None
@@ -65,6 +71,8 @@ class OutputFigures:
 
 @dataclass(frozen=True, slots=True)
 class WindowFigures:
+    """A step with windows: how many are open, and when the next closes."""
+
     step: str
     open: int  # rows of its state
     next: int | None  # the event time at which the next one is due
@@ -72,18 +80,24 @@ class WindowFigures:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
+    """The step that limits the job, and why."""
+
     step: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
+    """Whether rows wait that were not admitted, and how many."""
+
     held_back: bool
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
+    """All figures of a job at one time; a figure that is not known is None, never 0."""
+
     time: int
     epoch: int
     committed: int
