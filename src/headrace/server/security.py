@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import ipaddress
 import math
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+from headrace.clock import SystemClock
 from headrace.errors import ServerError
 from headrace.server.limits import Clients, Limits
 from headrace.server.tokens import LONGEST, SESSION_SECONDS, Sessions, Tokens, may
@@ -46,6 +46,10 @@ DATA_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'none'; sandbox"
 )
+
+
+def _seconds() -> float:
+    return SystemClock().now() / 1_000
 
 
 class TooOften(Exception):
@@ -78,7 +82,7 @@ class Door:
         *,
         tls: bool = False,
         limits: Limits | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = _seconds,
     ) -> None:
         self.tokens, self.tls, self.limits = tokens, tls, limits or Limits()
         self.sessions = Sessions(tokens, clock)
