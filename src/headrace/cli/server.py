@@ -21,6 +21,7 @@ from headrace.clock import millis
 from headrace.engine.interrupts import acting
 from headrace.errors import RunError, ServerError
 from headrace.server.home import Home
+from headrace.server.refusals import missing
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -99,13 +100,9 @@ def server(
     """
     if ctx.invoked_subcommand is not None:
         return
-    for module in ("uvicorn", "starlette"):
+    for module in ("uvicorn", "starlette", "prometheus_client"):
         if find_spec(module) is None:
-            raise RunError(
-                "HR-SERVER-023",
-                f"the server needs the package {module!r}, which is not installed",
-                "pip install 'headrace[server]'",
-            )
+            raise missing(module)
     over = threading.Event()
     with acting(lambda number: over.set()):
         from headrace.server.daemon import Daemon

@@ -14,15 +14,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
 from headrace.errors import HeadraceError, ServerError
 from headrace.server import bodies
 from headrace.server.page_files import PageFile, page_files
-from headrace.server.refusals import status_of
+from headrace.server.refusals import missing, status_of
 from headrace.server.route import Asked, OtherMethods, RestText, Route, find
 from headrace.server.routes import API, TABLE
 from headrace.server.security import (
@@ -34,6 +29,14 @@ from headrace.server.security import (
     Visitor,
 )
 from headrace.server.service import Service
+
+try:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+except ImportError as cause:
+    raise missing("starlette") from cause
 
 SLOW_AT_ONCE = 4  # processes that answer what needs the user's program ...
 SLOW_WAITING = 32  # ... and requests for them; more are refused

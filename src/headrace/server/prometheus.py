@@ -11,13 +11,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import Metric
-
 from headrace.errors import storable
 from headrace.server.lifecycle import State
+from headrace.server.refusals import missing
 from headrace.server.values import Figures, JobView
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.metrics_core import Metric
+except ImportError as cause:
+    raise missing("prometheus_client") from cause
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -66,3 +66,12 @@ def busy(name: str, what: str) -> ServerError:
         f"something is under way for job {name!r}: {what}",
         "Wait until it is done: `headrace events` shows it.",
     )
+
+
+def missing(module: str) -> ServerError:
+    """A library of the extra `server` that is not installed."""
+    return ServerError(
+        "HR-SERVER-023",
+        f"the server needs the package {module!r}, which is not installed",
+        "Install it: pip install 'headrace[server]'.",
+    )
