@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace.clock import SystemClock
-from headrace.errors import HeadraceError, ServerError
-from headrace.inspect.recent import PAST, SERIES
-from headrace.server.cards import gone_html, job_html, server_html
+from headrace.errors import ServerError
 from headrace.server.connection import TOKEN_VARIABLE, URL_VARIABLE, RestConnection, skew
 from headrace.server.home import Home
 from headrace.server.lifecycle import State, Verb
@@ -36,7 +32,6 @@ from headrace.server.values import (
 from headrace.settings import Settings
 
 _LOOK_EVERY = 0.5  # seconds
-_POINTS = 150  # of a figure in a notebook
 _TIMEOUT = 120.0  # what runs the user's program takes seconds
 # Where a job stays until somebody does something.
 _RESTS = frozenset((State.INACTIVE, State.ENDED, State.FAILED, State.KILLED))
@@ -86,10 +81,9 @@ class ServerConnection:
         return f"<server at {self.url}>"
 
     def _repr_html_(self) -> str:
-        try:
-            return server_html(self.url, self.jobs())
-        except HeadraceError as error:
-            return gone_html("jobs", self.url, error)
+        from headrace.server.cards import server_html  # it is slow to import
+
+        return server_html(self)
 
     @property
     def url(self) -> str:
@@ -158,15 +152,9 @@ class ServedJob:
         return f"<job {self.name!r} on the server at {self._connection.url}>"
 
     def _repr_html_(self) -> str:
-        try:
-            details, until = self.details(), SystemClock().now()
-            series = self.series(*SERIES, since=until - PAST, points=_POINTS)
-        except HeadraceError as error:
-            return gone_html(self.name, self.server, error)
-        plan = None
-        with suppress(HeadraceError):  # its program may be gone
-            plan = self.plan()
-        return job_html(details, series, plan)
+        from headrace.server.cards import job_html
+
+        return job_html(self)
 
     @property
     def server(self) -> str:
