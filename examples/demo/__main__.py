@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 from examples.demo.findings import ALARMS, Findings, report
+from examples.demo.page import page
 from examples.demo.screen import Screen
 from examples.demo.sensors import AREAS, MINUTES, SPEED, TOPICS, records, send
 from rich.console import Console
@@ -40,7 +41,10 @@ def main(
     os.chdir(place)  # the job's paths are relative
     try:
         with _kafka(place) if kafka else _embedded(place) as topics, ExitStack() as at_end:
-            job = load_job(ROOT / "examples" / "fire_alarm.py")
+            program = ROOT / "examples" / "fire_alarm.py"
+            job = load_job(program)
+            address = at_end.enter_context(page(job, program, place / "job", place))
+            _say_where(console, address)
             found = Findings(topics)
             at_end.callback(found.close)
             with Screen(AREAS, console) as screen:
@@ -55,6 +59,13 @@ def main(
         console.print(str(error), highlight=False, markup=False)
         raise typer.Exit(1) from error
     report(console, run, job, found, place)
+
+
+def _say_where(console: Console, address: str | None) -> None:
+    """Where to look, besides here."""
+    no = "no page: it needs the extra `server` (pip install 'headrace[server]')"
+    line = no if address is None else f"the page, while this runs: {address}"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import headrace as hr
 from headrace import notebook
 from headrace.engine.card import CardReporter, card_html
 from headrace.errors import Site
+from headrace.inspect import figures_card
 from headrace.notebook import Card
 from headrace.printed import html_table
 from tests.cli.test_status import PROGRESS
@@ -88,8 +90,16 @@ def test_plans_jobs_and_patterns_are_escaped(cells):
 
 def test_all_html_is_escaped():
     rows = hr.Job("x").read(hr.rows([{"t": NASTY}])).head(quiet=True).rename_columns([NASTY])
+    step = {"name": NASTY, "kind": NASTY, "busy": 0.5}
+    figures = {"bottleneck": {"step": NASTY, "why": NASTY}, "steps": [step], "totals": {"read": 1}}
     everything = [
         html_table(rows, NASTY),
+        figures_card.figures_html(figures, [1, 2], {"rate_in": [1.0, 2.0]}),
+        figures_card.steps_html(figures),
+        figures_card.jobs_html([{"name": NASTY, "state": NASTY, "reason": NASTY}]),
+        figures_card.warnings_html([NASTY]),
+        figures_card.plan_html(f"<svg>{NASTY}</svg>"),
+        card_html(NASTY, NASTY, [], warnings=[NASTY]),
         card_html(NASTY, NASTY, [NASTY], NASTY),
         notebook.heading(NASTY, NASTY),
         notebook.grid([(NASTY, NASTY)], [(NASTY,)]),
@@ -184,9 +194,13 @@ def test_the_page_on_notebooks_is_a_notebook_that_runs(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in failure(failed) and where in failure(failed)
     assert "failed after epoch 0" in html(failed)[0]
     *_, stopped, again = good
-    (card,) = html(stopped)  # one card, however many lines the run has said
+    card, plan = html(stopped)  # one card, however many lines the run has said, and its plan
     assert "stopped after epoch" in card and "stopping after this batch" in card
     assert stopped.outputs[-1]["data"]["text/plain"] == "'stopped'"
-    assert html(again) == [card]
+    assert html(again) == [card, plan]
+    assert ">rows/s in<" in card and ">latency p95, from arrival<" in card
+    assert plan.startswith("<details><summary>plan</summary><img")
+    drawn = b64decode(plan.partition("base64,")[2].partition("'")[0]).decode()
+    assert drawn.startswith("<svg") and "<title>endless</title>" in drawn
     (ended,) = [h for c in cells[: len(sources)] for h in html(c) if "ended after epoch" in h]
-    assert "<b>" in ended
+    assert "<b>" in ended and "read 600 = used 600 + filtered 0" in ended

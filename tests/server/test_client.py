@@ -293,6 +293,8 @@ def test_a_whole_life_over_the_wire_with_real_processes(world: World) -> None:
         assert job.wait("running").pid is not None
         world.until(lambda: (job.figures() or {}).get("totals", {}).get("read") == 2)
         assert job.view.epoch >= 1 and job.series("rate_in").times
+        shown = job._repr_html_()
+        assert "running for" in shown and "<summary>plan</summary>" in shown and ">sums<" in shown
         refused(lambda: server.submit(path), "HR-SERVER-003")
         refused(lambda: server.submit("/etc/passwd"), "HR-SERVER-004")
         refused(job.activate, "HR-SERVER-002")
@@ -309,3 +311,22 @@ def test_a_whole_life_over_the_wire_with_real_processes(world: World) -> None:
         folder = Path(job.view.folder)
         job.remove()
         assert server.jobs() == [] and folder.is_dir()
+
+
+def test_in_a_notebook_a_job_shows_itself_with_figures_and_plan(server, service):
+    service.become("shop", State.FAILED, "HR-STEP-001 <i>it</i> raised")
+    shown = server.job("shop")._repr_html_()
+    assert "<b>shop</b>" in shown and "failed for" in shown and "version 1" in shown
+    assert "HR-STEP-001 &lt;i&gt;it&lt;/i&gt; raised" in shown
+    assert ">1200</b>" in shown and ">1.5s</b>" in shown and "avg temp" in shown
+    table = server._repr_html_()
+    assert server.url in table and "fire alarm" in table and "&lt;i&gt;" in table
+    service.figures_now.clear()
+    assert "rows/s" not in server.job("shop")._repr_html_()
+
+
+def test_in_a_notebook_a_server_that_is_gone_is_said_to_be(service):
+    with serve(service, port=0, tokens=TOKENS) as rest:
+        server = hr.connect_server(rest.url, TOKENS["read"])
+        job = server.job("shop")
+    assert "no server at" in server._repr_html_() and "no server at" in job._repr_html_()

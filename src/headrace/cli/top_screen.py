@@ -16,12 +16,12 @@ from rich.text import Text
 
 from headrace.cli.top_jobs import TopJob, TopSeen
 from headrace.files import size
-from headrace.inspect.progress import short, span
+from headrace.inspect.figure_words import NONE, account, ms, number, plotted, seconds, share
+from headrace.inspect.progress import span
 from headrace.inspect.recent import PAST
 from headrace.inspect.sparklines import as_text
 from headrace.printed import text_of
 
-_NONE = "-"
 _STYLES = {
     "running": "green", "failed": "bold red", "killed": "red", "unreadable": "bold red",
     "waiting": "yellow", "starting": "cyan", "stopping": "cyan", "draining": "cyan",
@@ -61,7 +61,7 @@ COLUMNS = (
     TopColumn("late", lambda j: number(j.late), 8, lambda j: -j.late),
     TopColumn("dead", lambda j: number(j.dead), 5, lambda j: -j.dead,
            style=lambda j: "red" if j.dead else ""),
-    TopColumn("epoch", lambda j: f"{j.epoch:,}" if j.epoch else _NONE, 9, lambda j: -j.epoch),
+    TopColumn("epoch", lambda j: f"{j.epoch:,}" if j.epoch else NONE, 9, lambda j: -j.epoch),
 )  # fmt: skip
 SORTS = tuple(column.title for column in COLUMNS)
 
@@ -109,7 +109,7 @@ def job_frame(seen: TopSeen, width: int, height: int | None = None, keys: bool =
         parts.append(_line("no batch has been committed yet", wide, "dim"))
     else:
         parts += [Text(""), _plots(seen, figures, wide)]
-        parts += [_line(_account(figures), wide)]
+        parts += [_line(account(figures), wide)]
         if (slow := figures.get("bottleneck")) is not None:
             said = f"bottleneck {text_of(slow['step'])}: {text_of(slow['why'])}"
             parts += _first([_wrapped(said, "yellow", wide)], most)
@@ -195,27 +195,6 @@ def _plots(seen: TopSeen, figures: Mapping[str, Any], wide: int) -> Table:
     return table
 
 
-def plotted(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Of each figure that is plotted: its title, its value, the name of its series."""
-    latency = figures.get("latency") or {}
-    what = "event" if latency.get("event") else "ingest"
-    of = {"event": "event time", "ingest": "arrival"}[what]
-    lag = number(figures.get("lag_rows"))
-    behind = figures.get("lag_seconds")
-    return [
-        ("rows/s in", number(figures.get("rate_in")), "rate_in"),
-        ("rows/s out", number(figures.get("rate_out")), "rate_out"),
-        ("lag", f"{lag} ({seconds(behind)})" if behind else lag, "lag_rows"),
-        (
-            f"latency p95, from {of}",
-            ms((latency.get(what) or {}).get("p95")),
-            f"latency.{what}.p95",
-        ),
-        ("watermark", seconds(figures.get("watermark_delay"), "-"), "watermark_delay"),
-        ("at work", share(figures.get("capacity")), "capacity"),
-    ]
-
-
 _INPUTS = (
     TopColumn("input", lambda i: text_of(i["name"]), 0, left=True),
     TopColumn("rows/s", lambda i: number(i.get("rate")), 1),
@@ -232,7 +211,7 @@ _STEPS = (
     TopColumn("busy", lambda s: share(s.get("busy")), 3),
     TopColumn("state", lambda s: number(s.get("state_rows")), 4),
     TopColumn(
-        "bytes", lambda s: _NONE if s.get("state_bytes") is None else size(s["state_bytes"]), 8
+        "bytes", lambda s: NONE if s.get("state_bytes") is None else size(s["state_bytes"]), 8
     ),
     TopColumn("late", lambda s: number(s.get("late")), 5),
     TopColumn("dead", lambda s: number(s.get("dead")), 6),
@@ -272,12 +251,6 @@ def _since(seen: TopSeen, job: TopJob) -> str:
     return f"  epoch {job.epoch:,}, committed {span(max(0, seen.time - job.committed))} ago"
 
 
-def _account(figures: Mapping[str, Any]) -> str:
-    totals = figures.get("totals") or {}
-    fates = [f"{fate} {short(n)}" for fate, n in totals.items() if fate != "read"]
-    return f"read {short(totals.get('read', 0))} = {' + '.join(fates)}"
-
-
 def _line(text: str, wide: int, style: str = "") -> Text:
     line = Text(text, style, no_wrap=True)
     line.truncate(wide, overflow="ellipsis")
@@ -297,24 +270,3 @@ def _first(texts: Sequence[Text], most: int | None) -> list[Text]:
 
 def _lines_of(part: Any) -> int:
     return part.plain.count("\n") + 1 if isinstance(part, Text) else part.row_count
-
-
-# figures in words
-
-
-def number(value: float | None) -> str:
-    return _NONE if value is None else short(value)
-
-
-def ms(value: float | None) -> str:
-    if value is None:
-        return _NONE
-    return f"{value:.0f}ms" if value < 1_000 else span(round(value))
-
-
-def seconds(value: float | None, sign: str = "") -> str:
-    return _NONE if value is None else f"{sign}{ms(value * 1_000)}"
-
-
-def share(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.0%}"

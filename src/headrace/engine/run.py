@@ -29,7 +29,7 @@ from headrace.driver.planner import (
 )
 from headrace.driver.start import Start
 from headrace.engine import jvm
-from headrace.engine.card import CardReporter, card_html
+from headrace.engine.card import CardReporter, card_html, plan_of
 from headrace.engine.failure import recover
 from headrace.engine.interrupts import acting, uninterrupted
 from headrace.engine.live_notes import LiveNotes, Said
@@ -45,9 +45,11 @@ from headrace.inspect import stall
 from headrace.inspect.figure_values import Figures
 from headrace.inspect.figures import figures_of
 from headrace.inspect.progress import Progress, StateGrowth, account, progress_of
+from headrace.inspect.recent import Recent
 from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
 from headrace.inspect.why_answer import Why, answer_why
+from headrace.plan.explain import Explanation, explain
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.sinks.console import ConsoleSink
@@ -131,7 +133,10 @@ class Run:
         progress = self.progress
         lines = [] if progress is None else [f"epoch {progress.epoch}", *account(progress)]
         error = "" if self._error is None else str(self._error)
-        return card_html(self.name, self._state, [*lines, *self.status.warnings], error)
+        recent = Recent(self.folder)
+        warnings = self.status.warnings
+        html = card_html(self.name, self._state, lines, error, recent, warnings)
+        return html + plan_of(self)
 
     def _ipython_display_(self) -> None:
         """In a notebook: the card that follows the run, once for each cell."""
@@ -172,6 +177,10 @@ class Run:
         """What the job guarantees if it is killed: the whole, each input and output, and why."""
         bundle = self._start.bundle
         return offered(bundle.program, bundle.sources, bundle.sinks)
+
+    def explain(self) -> Explanation:
+        """How it is executed: print it; `.svg` is a picture."""
+        return explain(self._program, self.guarantee)
 
     @property
     def status(self) -> Status:

@@ -80,6 +80,11 @@ class ServerConnection:
     def __repr__(self) -> str:
         return f"<server at {self.url}>"
 
+    def _repr_html_(self) -> str:
+        from headrace.server.cards import server_html  # it is slow to import
+
+        return server_html(self)
+
     @property
     def url(self) -> str:
         """Its address."""
@@ -145,6 +150,11 @@ class ServedJob:
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} on the server at {self._connection.url}>"
+
+    def _repr_html_(self) -> str:
+        from headrace.server.cards import job_html
+
+        return job_html(self)
 
     @property
     def server(self) -> str:
