@@ -24,7 +24,7 @@ BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "schemes", "secrets", "settings", "arrays", "isolate",
     "import_path", "files", "callables", "guarantees", "at_rest", "notebook", "printed",
-    "state_copies", "partition_paths", "key_match",
+    "state_copies", "partition_paths", "key_match", "spare_bytes",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 

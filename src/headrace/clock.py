@@ -172,3 +172,11 @@ class ManualClock:
 
     def advance(self, ms: int) -> None:
         self._now += ms
+
+
+def utc_text(time: int) -> str:
+    """A time in words, in UTC: 2026-01-31T12:00:00+00:00; in ms where no year is of four digits."""
+    try:
+        return dt.datetime.fromtimestamp(time / 1_000, dt.UTC).isoformat()
+    except (OverflowError, ValueError):
+        return f"{time} ms since 1970"

@@ -127,9 +127,12 @@ class KeyMatch:
     def _in_leaf(self, path: str, leaf: pa.Array) -> int:
         assert self.single is not None
         name, text = self.single
-        if _is_text(leaf.type):
-            return self.in_texts(leaf)
         field = path.rpartition(".")[2]
+        if _is_text(leaf.type) and field != name:
+            return self.in_texts(leaf)
+        if _is_text(leaf.type):  # of `ann-marie` it is a part, and she is somebody else
+            whole = _equal(leaf, text)
+            return int((whole | self._in_each_document(leaf, name)).sum())
         if field != name and not _UNNAMED.fullmatch(field) and self._number:
             return 0
         return int(_equal(leaf, text).sum())
@@ -148,16 +151,40 @@ class KeyMatch:
         return sum(self.in_text(value) for value in known.filter(likely).to_pylist())
 
     def in_text(self, value: bytes | str) -> bool:
-        """Whether a text is the key's value, has it as a word, or names it as a field of JSON."""
+        """Whether a text is the key's value, has it as a word, or names it as a field of JSON.
+
+        In JSON a field of the key's name is compared as a whole, as a column is.
+        """
         assert self.single is not None
         text = value if isinstance(value, bytes) else value.encode()
         if text == self.single[1].encode():
             return True
-        if self._word is not None and self._word.search(text):
-            return True
         if self._field.search(text):
             return True
+        if self._word is not None and self._word.search(text):
+            return self._is_said(text)
         return self._spelled and self._in_document(text, self.single[0])
+
+    def _is_said(self, text: bytes) -> bool:
+        """Of a text that has it as a word: not only as a part of another key, in JSON."""
+        try:
+            return self._in_values(json.loads(text))
+        except (ValueError, RecursionError):
+            return True
+
+    def _in_values(self, document: Any) -> bool:
+        assert self.single is not None and self._word is not None
+        if isinstance(document, dict):
+            own = document.pop(self.single[0], None)
+            plain = not isinstance(own, dict | list)
+            if self._same(own, self.single[0]) if plain else self._in_values(own):
+                return True
+            document = [*document, *document.values()]
+        if isinstance(document, list):
+            return any(map(self._in_values, document))
+        if isinstance(document, str):
+            return self.in_text(document)
+        return bool(self._word.search(json.dumps(document).encode()))
 
     def _in_document(self, text: bytes, name: str) -> bool:
         try:
@@ -176,6 +203,11 @@ class KeyMatch:
         if self.single is None:
             return 0
         return sum(1 for _ in (self._word or self._field).finditer(data))
+
+    @property
+    def bytes_of_it(self) -> bytes | None:
+        """What is in a file that has it, whatever its format; None if that is not to be said."""
+        return None if self.single is None or self._number else self.single[1].encode()
 
     def in_json(self, value: Any) -> int:
         """The same of a JSON value: of its texts, because its numbers are counts and places."""

@@ -59,3 +59,27 @@ def test_a_request_to_replay(tmp_path, done):
     spoil(request)
     (found,) = examine_job(folder).damage
     assert found.path == request and found.starts == done
+
+
+def test_a_request_that_was_done_and_is_gone(tmp_path):
+    folder = tmp_path / "job"
+    drained(folder)
+    hr.replay_dead(str(folder))
+    drained(folder)
+    hr.create_savepoint(folder, "then")
+    (request,) = (folder / "resends").iterdir()
+    held = request.read_bytes()
+    request.unlink()
+
+    (found,) = examine_job(folder).damage
+    assert found.path == request and found.starts
+    with pytest.raises(hr.StateError, match="HR-STATE-003"):  # else its rows would come twice
+        hr.replay_dead(str(folder))
+    with pytest.raises(hr.StateError, match=r"000000000001\.json"):
+        hr.restore_savepoint(folder, "then", job="other", to=tmp_path / "other")
+
+    request.write_bytes(held)
+    hr.restore_savepoint(folder, "then", job="other", to=tmp_path / "other")
+    assert examine_job(tmp_path / "other").healthy
+    with pytest.raises(hr.RunError, match="savepoint that was restored"):
+        hr.replay_dead(str(tmp_path / "other"))

@@ -120,12 +120,7 @@ REFUSED = {
     "finer": (over(TUMBLING), over(hr.tumbling("2s")), "in pieces of 4s"),
     "overlap": (over(TUMBLING), over(hr.sliding("4s", "2s")), "was tumbling 4s"),
     "moved": (over(TUMBLING), over(hr.tumbling("4s", offset="1s")), "offset 1s"),
-    "lateness": (over(TUMBLING), over(TUMBLING, lateness="1s"), "would begin one anew"),
     "longer gap": (over(SESSION), over(hr.session("3s")), "was session gap 2s and is"),
-    "from panes": (
-        over(hr.sliding("4s", "2s"), trigger=EARLY), over(hr.sliding("4s", "2s")),
-        "panes cannot be made of windows",
-    ),
     "all at once": (
         over(TUMBLING),
         lambda keyed: keyed.window(hr.tumbling("4s"), trigger=EARLY).agg(

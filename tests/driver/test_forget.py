@@ -503,3 +503,48 @@ def test_the_key_is_not_written_anywhere_by_the_command_that_forgets_it(tmp_path
     assert hr.forget(tmp_path / "job", {"person": GONE}).gone
     lock._me.cache_clear()
     assert occurrences(tmp_path, GONE) == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "others"),
+    [
+        ("ann@x.com", ["mary.ann@x.com", "ann@x.com.au"]),
+        ("c-17", ["c-17-2", "b/c-17"]),
+        ("1000", ["1000.0", "1000-2"]),
+        ("x\ny", ["x\\ny"]),
+        ("a b c", ["a b c d"]),
+    ],
+)
+def test_another_key_of_which_it_is_a_part_is_somebody_else(tmp_path, gone, others):
+    """A column, a field and a folder of the key's name are compared as a whole; a text is not."""
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("t", 2, schema="k string, n bigint")
+    log.create("raw")
+    people = [gone, *others, "nobody"]
+    log.append("t", [{"k": who, "n": n} for n in (1, 2) for who in people])
+    log.append("raw", [json.dumps({"k": who, "n": "?"}).encode() for who in people])
+
+    def job(*, told: bool) -> hr.Job:
+        job = hr.Job("parts")
+        read = job.read("log:t", log=str(tmp_path / "log"), name="t")
+        counted = read.key_by("k").agg(n=hr.count(), name="counted", unbounded=True)
+        counted.write("collect:", name="o")
+        read.write(f"files:{tmp_path}/by", partition_by="k", format="json", name="by")
+        schema = "k string, n bigint"
+        raw = job.read("log:raw", log=str(tmp_path / "log"), schema=schema, name="raw")
+        raw.write("collect:", name="raws")
+        if told:
+            read.where("n > 2").select(said="'from ' || k").write("collect:", name="told")
+        return job
+
+    run(tmp_path, lambda _: job(told=False))
+    report = hr.forget(tmp_path / "job", {"k": gone})
+    assert report.gone, report
+    assert {r["k"] for r in hr.read_output(str(tmp_path / "by")).to_pylist()} == {*people[1:]}
+    assert hr.read_output(str(tmp_path / "job" / "dead")).num_rows == len(people) - 1
+
+    if "\n" not in gone:  # and in another column it may be anybody's: that is said
+        log.append("t", [{"k": f"not {gone}", "n": 3}])
+        run(tmp_path, lambda _: job(told=True))
+        report = hr.forget(tmp_path / "job", {"k": gone})
+        assert {r.where.rpartition(", ")[2] for r in report.remaining} == {"column said"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ from headrace.testing import OutputCase, OutputSuite
 
 pytestmark = pytest.mark.spark
 SECONDS = 60.0
+EVERY_ERA = [
+    date(1, 1, 3),
+    date(1582, 10, 4),
+    date(1582, 10, 15),
+    date(1900, 2, 28),
+    date(9999, 12, 31),
+]
 
 
 @pytest.fixture
@@ -270,6 +278,16 @@ def test_an_epoch_that_is_delivered_again_replaces_its_partition_only(spark, tab
     assert sorted(r.i for r in spark.table(table).collect()) == [0, 1, 2]
     assert output.delivered() == {producer: 2}
     output.check(schema)
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_dates_of_a_table_are_read_as_they_were(spark, table, format):
+    days = [*EVERY_ERA, *([] if format == "orc" else [date(1582, 10, 5), date(1582, 10, 14)])]
+    rows = pa.table({"d": pa.array(days, pa.date32())})
+    output = CatalogTable(table, format)
+    output.open(rows.schema)
+    output.deliver(output.prepare(rows), "p", 1)
+    assert sorted(r.d for r in spark.table(table).collect()) == sorted(days)
 
 
 def test_a_driver_that_is_stopped_while_it_writes_doubles_nothing(spark, table, monkeypatch):

@@ -308,8 +308,8 @@ CASES: dict[str, Case] = {
         },
     ),
     "WindowedStream.agg lateness": keyed_case(
-        win(TEN, lateness="1m"), {"longer lateness": win(TEN, lateness="1h")},
-        {"shorter lateness": win(TEN, lateness="30s")},
+        win(TEN, lateness="1m"), {"another mode": win(TEN, lateness="1m", mode="delta")},
+        {"shorter lateness": win(TEN, lateness="30s"), "longer": win(TEN, lateness="1h")},
     ),
     "WindowedStream.agg result time": keyed_case(
         win(TEN, result_time="earliest"),

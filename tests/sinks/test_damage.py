@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,24 @@ def test_what_was_staged_and_is_damaged_does_not_come_out(tmp_path, kind, damage
         output.rows()
 
     assert staged[0]["file"] in caught.value.message
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("damage", sorted(DAMAGE))
+def test_a_start_does_not_show_what_was_staged_and_is_damaged(tmp_path, kind, damage):
+    output = EXACT[kind](tmp_path)
+    sink = made(output.open())
+    staged = stage(sink, 0)
+    (victim,) = tmp_path.rglob(staged[0]["file"])
+    whole = victim.read_bytes()
+    DAMAGE[damage](victim)
+    with pytest.raises(OutputError) as caught:
+        output.open().publish(0, staged, replace(ALONE, recovers=True))
+    assert staged[0]["file"] in caught.value.message
+
+    victim.write_bytes(whole)  # where it was: nothing was shown
+    output.open().publish(0, staged, replace(ALONE, recovers=True))
+    assert output.rows() == expected(1)
 
 
 # What is there and should not be, or should be and is not

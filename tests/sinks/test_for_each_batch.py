@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.sinks.writing import ALONE, refusal
 import headrace as hr
 from headrace.errors import OutputError
 from headrace.look.in_process import Driver
+from headrace.schema import TIMESTAMP
 from headrace.sinks import on_driver, open_sink, reopen_sink
 from headrace.sinks.catalog_table import CatalogTable
 from headrace.sinks.on_driver import ForEachBatch
@@ -151,6 +153,43 @@ def test_options_and_columns_that_a_table_cannot_have_are_refused():
     schema = pa.schema([("i", pa.int64())])
     assert refusal(open_sink, "table:t", schema, {"format": "csv"}, "", "o").code == "HR-OUTPUT-008"
     assert refusal(open_sink, "table:t", schema, {"colour": 1}, "", "o").code == "HR-OUTPUT-008"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        TIMESTAMP,
+        pa.list_(TIMESTAMP),
+        pa.struct([("t", TIMESTAMP)]),
+        pa.map_(pa.string(), TIMESTAMP),
+    ],
+)
+def test_orc_takes_no_times_for_it_would_store_the_clock_on_the_wall(kind):
+    schema = pa.schema([("i", pa.int64()), ("at", kind)])
+    refused = refusal(open_sink, "table:t", schema, {"format": "orc"}, "", "o")
+    assert refused.code == "HR-OUTPUT-006" and "'at'" in refused.message
+    open_sink("table:t", schema, {}, "", "o")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "kind"),
+    [
+        (lambda day: day, pa.date32()),
+        (lambda day: [day], pa.list_(pa.date32())),
+        (lambda day: {"d": [day]}, pa.struct([("d", pa.list_(pa.date32()))])),
+        (lambda day: [("k", day)], pa.map_(pa.string(), pa.date32())),
+    ],
+)
+def test_orc_takes_no_dates_that_it_would_shift(wrap, kind):
+    def rows(day: int) -> pa.Table:
+        values = [wrap(date(1582, 10, day)), None, wrap(date(2026, 1, 1))]
+        return pa.table({"d": pa.array(values, kind)})
+
+    for day in (5, 10, 14):
+        assert refusal(CatalogTable("t", "orc").prepare, rows(day)).code == "HR-OUTPUT-070"
+        assert CatalogTable("t").prepare(rows(day)) == rows(day)
+    for day in (4, 15):
+        assert CatalogTable("t", "orc").prepare(rows(day)) == rows(day)
 
 
 class FakeSession:

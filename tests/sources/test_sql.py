@@ -100,6 +100,19 @@ def test_what_has_no_exact_type_is_refused_by_name(tmp_path, column, value):
     assert error.code == "HR-SQL-003" and "'odd'" in error.message
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("timestamp", "'infinity'"), ("timestamptz", "'-infinity'"), ("date", "'infinity'"),
+     ("timestamp", "'0044-03-15 (BC) 12:00:00'"), ("date", "'12000-01-01'"),
+     ("timestamp[]", "['infinity']")],
+)  # fmt: skip
+def test_a_time_of_duckdb_that_nothing_holds_is_refused_by_name(tmp_path, column, value):
+    where = database("duckdb", tmp_path)
+    run(where, f"CREATE TABLE t (odd {column})", f"INSERT INTO t VALUES ({value})")
+    error = refusal(opened(tmp_path, "duckdb", table="t").discover)
+    assert error.code == "HR-SQL-003" and "'odd'" in error.message
+
+
 def test_sqlite_is_checked_value_by_value(tmp_path):
     where = database("sqlite", tmp_path)
     run(where, "CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (1), ('two')")

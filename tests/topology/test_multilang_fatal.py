@@ -165,10 +165,13 @@ def test_a_tuple_that_is_never_acked_is_a_dead_letter(acks: bool) -> None:
     assert all("neither acked nor failed within 1" in error for _, error in found)
 
 
+@pytest.mark.parametrize("said", [(), ("said",)])
 @pytest.mark.parametrize("group", [2, 100])
-def test_a_program_that_dies_when_it_processes_what_it_has_stored(group: int) -> None:
+def test_a_program_that_dies_when_it_processes_what_it_has_stored(
+    group: int, said: tuple[str, ...]
+) -> None:
     """As a bolt that writes to a database: what it dies of may have come long before."""
-    command = [sys.executable, str(PROGRAMS / "stores.py"), str(group), "1", "4"]
+    command = [sys.executable, str(PROGRAMS / "stores.py"), str(group), *said, "1", "4"]
     bolt = hr.ShellBolt(command, "v bigint", acks=True, tick_every="10s", max_restarts=1)
     with Harness(numbers(bolt, max_replays=1, timeout="60s")) as test:
         for first in range(0, 9, 3):

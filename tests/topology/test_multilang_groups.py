@@ -264,3 +264,31 @@ def test_a_bounded_input_whose_tuples_fill_its_groups(tmp_path: Path) -> None:
     topology.bolt("out", "collect:").shuffle("bolt")
     found = drive(topology, tmp_path, max_batch=4).output("out").column("s").to_pylist()
     assert sorted(v for group in members(found) for v in group) == list(range(30))
+
+
+@pytest.mark.parametrize("says", ["error", "log", None])
+@pytest.mark.parametrize("acks", [False, True])
+def test_a_sync_that_nobody_has_asked_for_ends_no_batch(acks: bool, says: str | None) -> None:
+    """pystorm sends one with each exception: most of the batch has not even been sent by then."""
+    error = "" if says is None else f"send(command='{says}', msg='not a good one')"
+    code = f"""
+if n in (1, 2, 20_002):
+    {error or "pass"}
+    send(command='sync')
+    sys.stdout.flush()
+emit(values[0])
+ack()
+"""
+    with Harness(numbers(python(code, acks=acks), timeout="1h")) as test:
+        for first in (0, 20_000, 40_000):
+            test.send("numbers", [(v,) for v in range(first, first + 20_000)])
+            assert [row["v"] for row in test.output("out")] == [*range(first, first + 20_000)]
+        assert test.dead() == []
+
+
+def test_an_error_right_before_a_heartbeat_is_no_reason_to_wait() -> None:
+    code = "emit(values[0])\nack()\nsend(command='error', msg='by the way')"
+    with Harness(numbers(python(code, acks=True, timeout="5s"), timeout="1h")) as test:
+        for v in range(3):
+            test.send("numbers", [(v,)])
+            assert [row["v"] for row in test.output("out")] == [v]

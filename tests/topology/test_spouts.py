@@ -286,3 +286,25 @@ def test_a_spout_on_spark(tmp_path: Path) -> None:
     for end in (5, 9):
         hr.run(topology(Endless(end)), folder=str(tmp_path), until="now", quiet=True).wait()
     assert sorted(hr.collected(str(tmp_path), "out").column("v").to_pylist()) == list(range(9))
+
+
+def test_one_that_takes_its_time_does_not_hold_up_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storm's examples sleep in each call: their tuples would come after 10,000 of them."""
+
+    class Slow(Numbers):
+        def next_tuple(self, collector: Any) -> None:
+            now[0] += 0.5
+            super().next_tuple(collector)
+
+    now = [0.0]
+    monkeypatch.setattr(spouts, "monotonic", lambda: now[0])
+    driver = Driver(topology(Slow(9), 1), tmp_path)
+    try:
+        driver.epoch()
+        assert found(driver) == [0, 1]
+        driver.drain()
+        assert found(driver) == list(range(9))
+    finally:
+        driver.close()

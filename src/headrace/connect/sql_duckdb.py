@@ -23,6 +23,7 @@ from headrace.connect.sql import (
     collated,
     quoted,
 )
+from headrace.connect.sql_times import in_range
 from headrace.kernel import duckdb
 from headrace.schema import TIMESTAMP
 
@@ -143,7 +144,10 @@ class DuckDb(Connection):
                 f"SELECT {', '.join(columns)} FROM ({query})"
             ).to_arrow_reader(_BATCH)
             for batch in reader:
-                yield pa.Table.from_batches([batch]).cast(schema)
+                rows = pa.Table.from_batches([batch]).cast(schema)
+                for name in rows.schema.names:
+                    in_range(rows.column(name), name)
+                yield rows
 
 
 DOOR = DuckDb

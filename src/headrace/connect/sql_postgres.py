@@ -28,6 +28,7 @@ from headrace.connect.sql import (
     collated,
     quoted,
 )
+from headrace.connect.sql_times import AS_A_TEXT, in_range
 from headrace.schema import TIMESTAMP
 from headrace.secrets import Secret, hidden
 
@@ -63,12 +64,6 @@ _KINDS: dict[str, pa.DataType] = {
     "json": pa.string(),
     "jsonb": pa.string(),
 }
-_DATES = -719_162, 2_932_896  # days: the years 1 to 9999, which all of Headrace can hold
-_TIMES = _DATES[0] * 86_400_000_000, (_DATES[1] + 1) * 86_400_000_000 - 1
-_AS_A_TEXT = (
-    "Read it as text in a query, or leave such rows out there; of changes, declare the columns "
-    "without it: schema=..."
-)
 _AS_TEXT = ("numeric", "uuid", "json", "jsonb")
 _WRITTEN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -209,7 +204,7 @@ class Postgres(Connection):
                 for name in lists:
                     _refuse_flattened(rows, name)
                 yield pa.Table.from_arrays(
-                    [_in_range(_cast(rows.column(f.name), f), f.name) for f in schema],
+                    [in_range(_cast(rows.column(f.name), f), f.name) for f in schema],
                     schema=schema,
                 )
 
@@ -338,23 +333,7 @@ def _batches(reader: Iterable[pa.RecordBatch], secret: Secret | None) -> Iterato
         if "lower bound" not in str(cause):
             raise
         declared = "an array whose first element is not number 1"
-        raise UnmappedError("", f"at one place {declared}", _AS_A_TEXT) from cause
-
-
-def _in_range(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """The column, unless a time in it is infinite or outside of the years 1 to 9999."""
-    values = column
-    while pa.types.is_list(values.type):
-        values = pc.list_flatten(values)
-    if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
-        is_time = pa.types.is_timestamp(values.type)
-        numbers = values.cast(pa.int64()) if is_time else values.cast(pa.int32())
-        least, most = pc.min_max(numbers).as_py().values()
-        first, last = _TIMES if is_time else _DATES
-        if least is not None and not first <= least <= most <= last:
-            declared = "not always a time of the years 1 to 9999 (infinity, or another year)"
-            raise UnmappedError(name, declared, _AS_A_TEXT)
-    return column
+        raise UnmappedError("", f"at one place {declared}", AS_A_TEXT) from cause
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -322,14 +322,14 @@ def _asked(job: JobFacts) -> Iterator[Finding]:
             means = "which deliveries have begun, of outputs that are at most once"
             yield Finding(mark, wrong, means, starts=False, do=do)
     resends = Resends(job.folder)
-    waiting = {*resends.numbers()} - {number for number, _ in job.newest.resent or ()}
-    for number in resends.numbers():
+    done = {number for number, _ in job.newest.resent or ()}
+    for number in sorted({*resends.numbers(), *done}):
         path = resends.path(number)
         job.look(path)
         try:
             resends.read(number)
         except HeadraceError as error:
-            due = number in waiting
+            due = number not in done
             means = (
                 "which dead letters are to be replayed"
                 if due

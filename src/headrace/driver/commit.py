@@ -116,7 +116,7 @@ class Committer:
     def _publish(
         self, manifest: Manifest, sinks: Mapping[str, Sink], newest: Manifest | None = None
     ) -> list[str]:
-        writer, notes = self._writer(manifest), list[str]()
+        writer, notes = self._writer(manifest, recovers=newest is not None), list[str]()
         due = {name: sinks[name] for name, staged in manifest.outputs.items() if staged}
         for names in in_groups(due):
             if self._may_repeat(due[names[0]]):
@@ -166,9 +166,9 @@ class Committer:
             notes.append(sink.go_back(own.plus(acknowledged.get(place, {})), writer))
         return notes
 
-    def _writer(self, manifest: Manifest) -> EpochWriter:
+    def _writer(self, manifest: Manifest, *, recovers: bool = False) -> EpochWriter:
         token, log = self._token, self._log
-        return EpochWriter(token, lambda: log.check_fence(token), Timelines.of(manifest))
+        return EpochWriter(token, lambda: log.check_fence(token), Timelines.of(manifest), recovers)
 
     def _counts(self, manifest: Manifest, output: str) -> Timelines:
         """What counts at the place of an output, and what stays there as the user knows."""
@@ -257,6 +257,7 @@ class Committer:
                 total.ops.get(node.name) or before.ops.get(node.name) or StepFacts(),
                 **described[node.name],
                 version=node.operator().version,
+                over=before.ops[node.name].over if node.name in before.ops else None,
             )
             for node in self._program.stateful()
         }

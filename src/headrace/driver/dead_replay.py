@@ -58,8 +58,9 @@ def letters_of(log: EpochLog) -> Letters:
     if not stored and any(counts["dead"] > 0 for counts in manifest.counts.values()):
         raise RunError(
             "HR-CLI-009",
-            f"job {manifest.job!r} writes its dead letters to an output of its own",
-            "Look there: the program uses job.dead.",
+            f"the dead letters of job {manifest.job!r} are not in its folder",
+            "Where the program uses job.dead, they are in the output that it writes them to; those "
+            "from before a savepoint that was restored are in the folder of the job it was of.",
         )
     rows = read_output(where) if stored else LETTER_SCHEMA.empty_table()
     for column in LETTER_SCHEMA:
@@ -69,9 +70,7 @@ def letters_of(log: EpochLog) -> Letters:
     rows = rows.append_column("id", pa.array(_ids_of(rows), pa.string()))
     rows = rows.append_column("number", pa.array(np.arange(1, rows.num_rows + 1)))
     resends = Resends(log.folder)
-    there = {*resends.numbers()}
-    done = [(n, epoch) for n, epoch in manifest.resent or () if n in there]
-    replayed = {id: epoch for n, epoch in done for id in _ids(resends, n)}
+    replayed = {id: epoch for n, epoch in manifest.resent or () for id in _ids(resends, n)}
     asked = {id for n in resends.waiting(manifest) for id in _ids(resends, n)}
     return Letters(rows, replayed, frozenset(asked))
 

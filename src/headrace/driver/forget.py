@@ -56,6 +56,7 @@ from headrace.sinks.erasing import (
 )
 from headrace.sinks.files import FilesSink, chain_of
 from headrace.sinks.ownership import Identity
+from headrace.spare_bytes import has_spare
 from headrace.state import sealed
 from headrace.state.deliveries import BegunMark
 from headrace.state.epochs import EpochLog, PublishedMark
@@ -223,7 +224,7 @@ class _Forgetting:
             letters = resends.read(number)
             mask = hits(letters)
             found += int(mask.sum())
-            if erase and mask.any():
+            if erase and (mask.any() or has_spare(letters)):
                 resends.rewrite(number, letters.filter(pa.array(~mask)))
         return found
 

@@ -8,11 +8,14 @@ is found in whatever column or text it is. What is found is said by name.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,15 +26,18 @@ from headrace.driver.forget_report import ForgetReport, RemainingPlace
 from headrace.driver.forget_state import StoredTable, blocks, keyed_by, runs_by_file
 from headrace.errors import HeadraceError
 from headrace.key_match import KeyMatch
+from headrace.plan.nodes import LETTER_SCHEMA
 from headrace.sinks.avro_files import all_columns
 from headrace.sinks.commits import FOLDER as COMMITS
 from headrace.sinks.files import FilesSink
+from headrace.spare_bytes import has_spare
 from headrace.state import sealed
 from headrace.state.loops import FOLDER as LOOPS
 from headrace.state.manifest import Manifest, StepFacts
 from headrace.state.prune import RUNS
 from headrace.state.resends import FOLDER as RESENDS
 from headrace.state.resends import Resends
+from headrace.task.letters import unpacked
 
 _LOOPS = "rows that go round: let the job run until they have left, and its kept epochs with them"
 _STATE = (
@@ -39,6 +45,7 @@ _STATE = (
     "step anew (--drop {step})"
 )
 _HASHES = "it remembers hashes of keys that it has seen; to forget them, --drop {step}"
+_SPARE = "bytes of other rows that were in memory: repeat this"
 _RECEIVED = "not surely records of the key, or the input goes on from there: let the job run on"
 _OUTPUT = "it is part of another key's row, or of a record whose columns are not known"
 _FOREIGN = "the file is not of this job: forget it in the job that wrote it, or remove it"
@@ -58,8 +65,13 @@ class Scan:
             self.found[where, why] = self.found.get((where, why), 0) + count
 
     def table(self, where: str, why: str, rows: pa.Table) -> None:
-        for column, count in self.match.mentions(rows).items():
-            self.note(f"{where}, column {column}", why, count)
+        for part in _opened(rows):
+            for column, count in self.match.mentions(part).items():
+                self.note(f"{where}, column {column}", why, count)
+
+    def spare(self, where: str, rows: pa.Table) -> None:
+        """Bytes behind the rows, which no reader shows: nobody knows whose they are."""
+        self.note(f"{where}, behind its rows", _SPARE, int(has_spare(rows)))
 
     def fill(self, report: ForgetReport) -> None:
         report.looked = dict(self.looked)
@@ -89,6 +101,15 @@ def scan(
     return work
 
 
+def _opened(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows; of dead letters their packed rows as columns, too."""
+    if set(LETTER_SCHEMA.names) <= set(rows.column_names):
+        for table, _ in unpacked(rows.column("row").drop_null().to_pylist()):
+            yield table.rename_columns([f"row.{name}" for name in table.column_names])
+        rows = rows.drop_columns(["row"])
+    yield rows
+
+
 def _scan_state(work: Scan, folder: Path, manifests: Sequence[Manifest]) -> None:
     files = runs_by_file(manifests)
     for path in sorted((folder / RUNS).glob("*")):
@@ -97,6 +118,7 @@ def _scan_state(work: Scan, folder: Path, manifests: Sequence[Manifest]) -> None
         for offset, rows in blocks(path):
             about = by_offset.get(offset) or StoredTable("of no manifest", "", StepFacts())
             why = _STATE.format(step=about.step)
+            work.spare(f"state of step {about.step!r}, {about.table}", rows)
             work.table(f"state of step {about.step!r}, {about.table}", why, about.shown(rows))
     for manifest in manifests:
         for name in manifest.state:
@@ -126,6 +148,21 @@ def _scan_topic(work: Scan, place: TopicPlace, own: bool) -> None:
     for records in records_of(place):
         where = f"input {place.root.name!r}, {place.topic}" if own else f"topic {place.topic!r}"
         work.table(where, why, records)
+    if place.spare >= 0 and _may_be_in(place.root / place.topic, work.match):
+        where = f"topic {place.topic!r}, behind the records of blocks"  # others may write to it
+        work.note(where, _SPARE, place.open().spare_blocks(place.topic))
+
+
+def _may_be_in(folder: Path, match: KeyMatch) -> bool:
+    """Whether its bytes are in a file, in whatever format and place."""
+    sought = match.bytes_of_it
+    return sought is None or any(_has(path, sought) for path in _files(folder))
+
+
+def _has(path: Path, sought: bytes) -> bool:
+    with suppress(OSError, ValueError), path.open("rb") as file:  # retention; an empty file
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(sought) >= 0
+    return False
 
 
 def _scan_output(work: Scan, target: Path, sinks: Sequence[FilesSink]) -> None:
@@ -137,15 +174,31 @@ def _scan_output(work: Scan, target: Path, sinks: Sequence[FilesSink]) -> None:
         where = f"output {str(target)!r}" + ("" if ours else f", {below}")
         why = _OUTPUT if ours else _FOREIGN
         if path.parent.name == COMMITS:
-            work.note(f"{where}, its records", why, _in_sealed(work.match, path))
+            count = _in_sealed(work.match, path, folders=True)
+            work.note(f"{where}, its records", why, count)
         else:
             _scan_file(work, path, where, why)
     for inner, _, _ in os.walk(target):
         name = os.path.basename(inner)
         if "=" in name and work.match.single is not None:
-            value = unquote(name.partition("=")[2])
             where = f"output {str(target)!r}, folder {name!r}"
-            work.note(where, _FOREIGN, int(work.match.in_text(value)))
+            work.note(where, _FOREIGN, work.match.in_json(_of_it(work.match, name)))
+
+
+def _of_it(match: KeyMatch, value: Any) -> Any:
+    """A record without the folders of other keys: `who=mary.ann` is not of `ann`."""
+    if isinstance(value, dict):
+        return {_of_it(match, key): _of_it(match, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_of_it(match, inner) for inner in value]
+    if not isinstance(value, str) or match.single is None:
+        return value
+    pieces = [piece.partition("=") for piece in value.split("/")]
+    return "/".join(
+        unquote(text) if equals else name
+        for name, equals, text in pieces
+        if not equals or name != match.single[0] or unquote(text) == match.single[1]
+    )
 
 
 def _scan_requests(work: Scan, folder: Path) -> None:
@@ -153,13 +206,17 @@ def _scan_requests(work: Scan, folder: Path) -> None:
     resends = Resends(folder)
     for number in resends.numbers():
         work.looked["requests to replay"] += 1
-        work.table(f"request {number} to replay dead letters", _OUTPUT, resends.read(number))
+        where, letters = f"request {number} to replay dead letters", resends.read(number)
+        work.table(where, _OUTPUT, letters)
+        work.spare(where, letters)
 
 
 def _scan_file(work: Scan, path: Path, where: str, why: str) -> None:
     try:
         for rows in _tables(path):
             work.table(where, why, rows)
+            if path.suffix == ".arrow":
+                work.spare(where, rows)
     except (HeadraceError, pa.ArrowException, OSError, ValueError) as error:
         work.note(where, f"{path.name} cannot be read: {error}", 1)
 
@@ -196,12 +253,13 @@ def _scan_rest(work: Scan, folder: Path, passed: Sequence[Path]) -> None:
             work.note(below, "the job has noted it there", _in_sealed(work.match, path))
 
 
-def _in_sealed(match: KeyMatch, path: Path) -> int:
+def _in_sealed(match: KeyMatch, path: Path, *, folders: bool = False) -> int:
     """How often a file of lines of JSON has it, or any other file as bytes."""
     with sealed.named_failures(path):
         data = path.read_bytes()
     try:
-        return match.in_json([json.loads(line) for line in data.splitlines() if line])
+        said = [json.loads(line) for line in data.splitlines() if line]
+        return match.in_json(_of_it(match, said) if folders else said)
     except ValueError:
         return match.in_bytes(data)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.arrays import Mask
 from headrace.chunk import HASH, TIME
 from headrace.key_match import KeyMatch
+from headrace.spare_bytes import has_spare, without_spare
 from headrace.state import sealed
 from headrace.state.manifest import Manifest, StepFacts
 from headrace.state.prune import RUNS
@@ -104,7 +105,7 @@ class StateErasure:
     folder: Path
     files: Mapping[str, Mapping[RunRef, StoredTable]]  # all that manifests name
     rows: Mapping[str, int]  # that are of the key, by step
-    dirty: frozenset[str]  # files with such rows, or with blocks that nothing names
+    dirty: frozenset[str]  # files with such rows, with blocks that nothing names, or spare bytes
 
     def write(self, match: KeyMatch) -> dict[RunRef, RunRef | None]:
         """Write these files again; by what each run was named: its new name, None without rows."""
@@ -114,7 +115,7 @@ class StateErasure:
             for ref, table in self.files[file].items():
                 rows = cache.raw(ref)
                 stays = ~table.hits(match, rows)
-                left = rows if stays.all() else rows.filter(pa.array(stays))
+                left = without_spare(rows.filter(pa.array(stays)))
                 renamed[ref] = writer.add(left, ref.lo, ref.hi) if left.num_rows else None
             writer.close()
         return renamed
@@ -128,8 +129,10 @@ def look_at_state(folder: Path, manifests: Sequence[Manifest], match: KeyMatch) 
         if any(offset not in named for offset, _ in blocks(folder / RUNS / file)):
             dirty.add(file)
         for ref, table in refs.items():
-            if count := int(table.hits(match, cache.raw(ref)).sum()):
+            stored = cache.raw(ref)
+            if count := int(table.hits(match, stored).sum()):
                 rows[table.step] = rows.get(table.step, 0) + count
+            if count or has_spare(stored):
                 dirty.add(file)
     return StateErasure(folder, files, rows, frozenset(dirty))
 

@@ -339,6 +339,7 @@ class Planner:
             slots=self._pace.slots,
             tasks=self._pace.tasks,
             before={name: facts.watermark for name, facts in before.ops.items()},
+            over={n: facts.over for n, facts in before.ops.items() if facts.over is not None},
             splits=end.splits,
             lag=end.lag or 0,
             resent=end.resent,

@@ -16,6 +16,7 @@ from headrace.driver.recompute import Past, Say, recomputed
 from headrace.driver.redistribution import redistribute, rescaled
 from headrace.driver.start_checks import Ahead, Inspection, incomplete_outputs
 from headrace.driver.state_migration import migrate_state, migrate_waiting
+from headrace.driver.window_migration import lateness_kept
 from headrace.epoch.bundle import DEAD
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
@@ -117,6 +118,7 @@ def changed_manifest(inspection: Inspection, moves: Mapping[str, str]) -> Manife
     stored = {n.name for n in program.stateful() if not n.what.stateless}
     reads = inspection.bundle.reads
     ops = {names.get(n, n): facts for n, facts in before.ops.items()}
+    ops |= {n.name: lateness_kept(n, ops[n.name]) for n in program.stateful() if n.name in ops}
     tables = {_renamed_table(t, names): runs for t, runs in before.state.items()}
     splits = [replace(s, input=names.get(s.input, s.input)) for s in before.splits]
     retimed = _retimed(inspection, moves)
@@ -164,7 +166,7 @@ def _begun_anew(
     """No step that is left goes by the time that was: those that do have been refused."""
     above = {n.name: {r for e in n.inputs for r in roots(e)} for n in program.stateful()}
     return {
-        name: replace(facts, watermark=MIN_TIME) if above[name] & retimed else facts
+        name: replace(facts, watermark=MIN_TIME, over=None) if above[name] & retimed else facts
         for name, facts in ops.items()
     }
 

@@ -54,7 +54,7 @@ def taken_over(
 ) -> State:
     """The tables of the step that hold aggregates, with the new ones as past rows make them."""
     sources = aggregate_sources(node, old.shape or {})
-    join = _Join(node, old.watermark, sources, found, writer, cache)
+    join = _Join(node, old, sources, found, writer, cache)
     state = dict[str, Any]()
     for spec in node.operator().tables():
         if join.holds_aggregates(spec):
@@ -67,13 +67,14 @@ class _Join:
     def __init__(
         self,
         node: Stateful,
-        watermark: int,
+        old: StepFacts,
         sources: Mapping[str, str | None],
         found: Recomputed,
         writer: RunWriter,
         cache: RunCache,
     ) -> None:
-        self._node, self._watermark, self._found = node, watermark, found
+        self._node, self._watermark, self._found = node, old.watermark, found
+        self._over = MIN_TIME if old.over is None else old.over
         self._writer, self._before = writer, cache
         self._cache = RunCache(found.folder)
         aggs = node.what.aggregates
@@ -119,7 +120,7 @@ class _Join:
         must = np.ones(rows.num_rows, np.bool_)
         if spec.timed:
             must = rows.column(TIME).to_numpy() >= oldest_used(self._node, self._watermark)
-            needed = oldest_needed(self._node, self._watermark)
+            needed = max(oldest_needed(self._node, self._watermark), self._over)
             past = past.filter(pa.array(past.column(TIME).to_numpy() >= needed))
         missing = np.flatnonzero(must & ~present)
         if len(missing):

@@ -31,6 +31,7 @@ from headrace.state.loops import FOLDER as LOOPS
 from headrace.state.loops import LoopFolder
 from headrace.state.manifest import Manifest
 from headrace.state.prune import RUNS
+from headrace.state.resends import Resends
 from headrace.state.runs import RunRef, cache_of
 from headrace.state.savepoints import (
     Savepoint,
@@ -225,7 +226,7 @@ def restore_savepoint(
 
     1. make a folder under another name;
     2. check every run of the savepoint, and link it there;
-    3. copy what inputs remember;
+    3. copy what inputs remember, and the requests to replay that were done by then;
     4. write the job's file and the one manifest;
     5. give the folder its name.
     """
@@ -244,6 +245,7 @@ def restore_savepoint(
             _link_runs(source / RUNS, fresh / RUNS, savepoint.manifest)
             with creating(source):  # nothing is forgotten meanwhile
                 _copy_inputs(source, fresh)
+                _copy_resends(source, fresh, savepoint.manifest)
             _copy_loops(source, fresh, savepoint.manifest)
         point("restore.copied")
         _write_manifest(fresh, savepoint, new)
@@ -318,6 +320,14 @@ def _copy_inputs(source: Path, target: Path) -> None:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # a note that comes and goes
+            _copy(path, copy)
+
+
+def _copy_resends(source: Path, target: Path, manifest: Manifest) -> None:
+    for number, _ in manifest.resent or ():
+        path, copy = Resends(source).path(number), Resends(target).path(number)
+        copy.parent.mkdir(exist_ok=True)
+        with sealed.named_failures(path):
             _copy(path, copy)
 
 

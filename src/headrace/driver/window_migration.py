@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, Times, flat, integers
 from headrace.chunk import HASH, TIME
+from headrace.clock import MIN_TIME, utc_text
 from headrace.driver.rewritten_runs import State, gathered
 from headrace.driver.setting_migration import due_at_once
 from headrace.errors import StateError
@@ -24,9 +25,10 @@ from headrace.ops.general_windows.open_windows import ENDS as OPEN_ENDS
 from headrace.ops.general_windows.open_windows import OPEN
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.general_windows.window_state import END, START, unreset
+from headrace.ops.panes.carried import CARRIED
 from headrace.ops.panes.operator import BLOCKS, PANES, CoarsePanes, panes_per_block
 from headrace.ops.tables import with_column
-from headrace.ops.window.aligned import Window
+from headrace.ops.window.aligned import Window, floor_of
 from headrace.ops.window.assigners import AlignedAssigner, Session, expanded
 from headrace.ops.window.firing_spec import GeneralWindows
 from headrace.ops.window.spec import FoldWindows, PaneFolds, PaneWindows
@@ -39,6 +41,7 @@ from headrace.plan.window_changes import (
     GAP,
     as_windows_now,
     gap_of,
+    longer_lateness,
     watches_anew,
     window_change,
     window_of,
@@ -47,6 +50,7 @@ from headrace.state.manifest import StepFacts, table_key
 from headrace.state.runs import RunCache, RunWriter
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE
+from headrace.state.store import SlotState
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -66,6 +70,14 @@ def migrated_windows(
     return replace(due_at_once(old), kind=now["kind"], shape=now["shape"]), state
 
 
+def lateness_kept(node: Stateful, old: StepFacts) -> StepFacts:
+    """With the end before which windows are over, whatever a longer lateness says."""
+    found = longer_lateness(node, {"kind": old.kind, "shape": old.shape})
+    if found is None or old.watermark <= MIN_TIME:
+        return old
+    return replace(old, over=max(floor_of(old.watermark, found[0]), old.over or MIN_TIME))
+
+
 @dataclass(frozen=True, slots=True)
 class _WindowMigration:
     node: Stateful
@@ -77,7 +89,7 @@ class _WindowMigration:
     # windows of time
 
     def cut(self, state: State) -> State:
-        what = self.node.what
+        what, state = self.node.what, self._without_carried(state)
         if isinstance(what, PaneWindows):
             return self._blocks(self._panes(what.window, state), what.window)
         assert isinstance(what, FoldWindows)
@@ -159,6 +171,7 @@ class _WindowMigration:
         def opened(panes: pa.Table) -> pa.Table:
             return operator.begun(self._of_panes(panes, assigner.window), self.clock)
 
+        state = self._without_carried(state)
         found = {t: runs for t, runs in state.items() if t not in self._tables(PANES, BLOCKS)}
         if (panes := self._table(PANES)) in state:
             made = self._made(state[panes], self._keys, opened, WINDOWS)
@@ -179,15 +192,17 @@ class _WindowMigration:
         return merge(rows, group, dict(self.node.what.aggregates))
 
     def ends(self, state: State) -> State:
-        """Windows that are open become panes."""
-        gone = self._tables(WINDOWS, MARKS, TIMERS)
+        """Windows that are open become panes; those that share panes stay until they are over."""
+        what, gone = self.node.what, self._tables(WINDOWS, MARKS, TIMERS)
+        assert isinstance(what, PaneWindows)
         found = {t: runs for t, runs in state.items() if t not in gone}
         if (windows := self._table(WINDOWS)) in state:
-            made = self._made(state[windows], [*self._keys, START], self._as_panes, PANES)
-            found[self._table(PANES)] = made
+            table = PANES if what.window.tumbles else CARRIED
+            keys = [*self._keys, START]
+            found[self._table(table)] = self._made(state[windows], keys, self._as_once, table)
         return found
 
-    def _as_panes(self, windows: pa.Table) -> pa.Table:
+    def _as_once(self, windows: pa.Table) -> pa.Table:
         ends = integers(windows.column(TIME))
         over: Mask = ends <= self.old.watermark
         if (over & unreset(windows)).any():
@@ -199,8 +214,29 @@ class _WindowMigration:
                 "those are shown then. After that the trigger may go.",
             )
         parts = [p for n, a in self.node.what.aggregates for p in part_names(n, a)]
-        panes = with_column(windows, TIME, windows.column(START)).filter(pa.array(~over))
-        return panes.select([TIME, HASH, *self._keys, *parts])
+        what, windows = self.node.what, windows.filter(pa.array(~over))
+        if isinstance(what, PaneWindows) and what.window.tumbles:
+            windows = with_column(windows, TIME, windows.column(START))
+        return windows.select([TIME, HASH, *self._keys, *parts])
+
+    def _without_carried(self, state: State) -> State:
+        """Refused while windows are open that are stored one by one, since their trigger went."""
+        table = self._table(CARRIED)
+        if table not in state:
+            return state
+        segments = SlotState.from_json(dict(state[table])).segments
+        last = [
+            integers(self.cache.raw(ref).column(TIME)).max() for s in segments for ref in s.refs
+        ]
+        if last and max(last) > self.old.watermark:
+            raise StateError(
+                "HR-EVOLVE-010",
+                f"windows of {self.node.name!r} are open that had a trigger or lateness, which it "
+                "has lost since: they are stored whole",
+                "Run the job as it was until they are over, when the watermark is at "
+                f"{utc_text(int(max(last)))}; after that its windows may be others.",
+            )
+        return {t: runs for t, runs in state.items() if t != table}
 
     def watches(self, state: State) -> State:
         """What another trigger counts begins anew; and it is asked of all windows once."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.contract import Operator
 from headrace.plan.nodes import Node, Read, Stateful
 from headrace.plan.program import Program
 from headrace.sources.contract import Range
@@ -55,6 +56,11 @@ class Epoch:
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
     resent: int | None = None  # as in its offset
+    over: Mapping[str, int] = field(default_factory=dict)  # see `StepFacts`, of those that have it
+
+    def operator(self, node: Stateful) -> Operator:
+        """A fresh operator of a step, for one task."""
+        return node.operator(self.over.get(node.name, MIN_TIME))
 
     @property
     def end(self) -> Offset:

@@ -358,6 +358,10 @@ class EmbeddedLog(GroupAdmin):
             self._transactions.clean()
         return self._upkeep.erase(topic, hits, spare, dry_run)
 
+    def spare_blocks(self, topic: str) -> int:
+        """How many blocks of a topic have bytes of records that are not theirs: see `erase`."""
+        return self._upkeep.spare_blocks(topic)
+
     def forget(self, topic: str, before: Mapping[int, int]) -> int:
         """Remove the segments all of whose records lie before these offsets, by partition.
 

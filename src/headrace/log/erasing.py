@@ -8,6 +8,9 @@ left out, with zeros in their place, in a copy of the segment that takes its pla
     3. write the copy under a hidden name, sync it, and rename it; readers that have the old one
        mapped go on with it
 
+Behind the records of a block there may be bytes of others (`headrace.spare_bytes`): zeros as well,
+in blocks of which no record is erased, too.
+
 It may be repeated after a crash at any point. A topic that is compacted is compacted without them.
 """
 
@@ -24,13 +27,14 @@ import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.files import temporary
-from headrace.log import compaction, disk
+from headrace.log import compaction, disk, retention
 from headrace.log.block import ALIGN, ERASED, Header, message_of, seal
 from headrace.log.compaction import Hits
 from headrace.log.erased import all_erased, store_erased
 from headrace.log.open_topics import OpenTopic
 from headrace.log.reader import with_columns
 from headrace.log.segment import SegmentView, read_snapshot, segment_path
+from headrace.spare_bytes import has_spare
 from headrace.state.faults import point
 
 Bytes = np.ndarray
@@ -54,6 +58,19 @@ def _records(opened: OpenTopic, partition: int, start: int, end: int) -> Iterato
         yield from (pa.Table.from_batches([records]) for _, _, records in left)
     elif start < end:
         yield from (records for _, records in opened.reader.read(partition, start, end, False))
+
+
+def spare_blocks(opened: OpenTopic) -> int:
+    """How many blocks have bytes of records that are not theirs."""
+    topic, head = opened.topic, opened.reader.head()
+    if head is None:
+        return 0
+    bases, found = [*retention.closed(topic, head), head.segment], 0
+    for base, end in zip(bases, [*bases[1:], head.place], strict=True):
+        view = SegmentView(topic.path, base, topic.tag, end - base)
+        for pos, header in view.headers(read_snapshot(topic.path, base, topic.tag).start):
+            found += has_spare(view.batch(pos, header, topic.columns_of(header.version)))
+    return found
 
 
 def erase_compacted(opened: OpenTopic, hits: Hits, now: int) -> None:
@@ -84,14 +101,18 @@ def _erase_in(opened: OpenTopic, base: int, size: int, hits: Hits, upto: Sequenc
     offsets: dict[int, list[np.ndarray]] = {}
     for pos, header in view.headers(start):
         stored = topic.columns_of(header.version)
-        records = with_columns(view.batch(pos, header, stored), topic.columns)
+        batch = view.batch(pos, header, stored)
+        records = with_columns(batch, topic.columns)
         numbers = np.arange(header.base, header.end)
         found = hits(pa.Table.from_batches([records])) & (numbers < upto[header.partition])
         gone = np.isin(numbers, noted.get(header.partition, ()))
         if (found & ~gone).any():
             offsets.setdefault(header.partition, []).append(numbers[found & ~gone])
         if (found | gone).any():
-            _overwrite(copy, pos, header, stored, np.flatnonzero(~(found | gone)))
+            left = np.flatnonzero(~(found | gone))
+            _overwrite(copy, pos, header._replace(magic=ERASED), stored, left)
+        elif has_spare(batch):
+            _overwrite(copy, pos, header, stored, np.arange(batch.num_rows))
     if offsets:
         store_erased(topic, base, {p: np.concatenate(found) for p, found in offsets.items()})
         point("log.erase.noted")
@@ -114,7 +135,7 @@ def _replace(opened: OpenTopic, base: int, content: Bytes) -> None:
 def _overwrite(
     content: Bytes, pos: int, header: Header, schema: pa.Schema, rows: np.ndarray
 ) -> None:
-    """Zeros for all but these rows of a block, which says so and has a new checksum."""
+    """Zeros for all but these rows of a block, which gets this header, with a new checksum."""
     start, length = message_of(header)
     message = content[pos + start : pos + start + length]
     old = message.copy()
@@ -123,7 +144,7 @@ def _overwrite(
     for column in batch.columns:
         _Copying(old, message).copy(column, rows)
     body = content[pos + ALIGN : pos + header.size]
-    changed = header._replace(magic=ERASED, body_crc=zlib.crc32(body.tobytes()))
+    changed = header._replace(body_crc=zlib.crc32(body.tobytes()))
     content[pos : pos + ALIGN] = np.frombuffer(seal(changed), np.uint8)
 
 

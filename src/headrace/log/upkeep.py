@@ -109,6 +109,10 @@ class Upkeep:
         except FileNotFoundError as error:
             raise self._topics.unknown(topic) from error
 
+    def spare_blocks(self, topic: str) -> int:
+        """How many blocks have bytes of records that are not theirs."""
+        return erasing.spare_blocks(self._topics.published(topic)[0])
+
     def erase(self, topic: str, hits: compaction.Hits, spare: int, dry_run: bool) -> int:
         """Erase records; how many they are. The last `spare` of each partition stay."""
         opened, _ = self._topics.published(topic)
@@ -119,10 +123,11 @@ class Upkeep:
             with locked(lock, self._patience):
                 erasing.clean(opened.topic.path)
                 found = erasing.count(opened, hits, spare)
-                if found and opened.topic.compacted:
-                    erasing.erase_compacted(opened, hits, now)
-                elif found or is_erased(opened.topic):
-                    erasing.erase(opened, hits, now, spare)
+                if found or is_erased(opened.topic) or erasing.spare_blocks(opened):
+                    if opened.topic.compacted:
+                        erasing.erase_compacted(opened, hits, now)
+                    else:
+                        erasing.erase(opened, hits, now, spare)
                 return found
         except FileNotFoundError as error:
             raise self._topics.unknown(topic) from error

@@ -124,6 +124,7 @@ class Place:
     output: pa.Schema
     timed: bool = False  # rows have event time
     broadcast: tuple[int, ...] = ()  # inputs whose rows reach every task
+    over: int = MIN_TIME  # windows that end before this were over by a shorter lateness
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -49,7 +49,12 @@ from headrace.plan.program import Program
 from headrace.plan.setting_changes import setting_parts, unsure_settings
 from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
 from headrace.plan.step_changes import correction, differences, misnamed, refusals, value_parts
-from headrace.plan.window_changes import as_windows_now, window_change
+from headrace.plan.window_changes import (
+    as_late_now,
+    as_windows_now,
+    lateness_part,
+    window_change,
+)
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
@@ -159,6 +164,8 @@ class _Steps:
         if refused is None:
             if change := window_change(node, before):
                 yield _value(node, change.part)
+            if late := lateness_part(node, before):
+                yield _value(node, late)
             yield from _values(node, old)
 
     def _refused(self, node: Stateful, old: Facts, *, renamed: bool) -> Change | None:
@@ -193,7 +200,7 @@ class _Steps:
     @staticmethod
     def _origin(node: Stateful, old: Facts) -> Mapping[str, Any]:
         """Where its rows and columns came from, under the names now of its aggregates."""
-        origin: Mapping[str, Any] = old["shape"][FROM]
+        origin = as_late_now(node, old, old["shape"][FROM])
         if old["kind"] != node.what.at_rest or not node.what.aggregates:
             return origin
         return under_names_now(origin, aggregate_sources(node, old["shape"]))
@@ -213,7 +220,8 @@ class _Steps:
     def _unsure_windows(self, node: Stateful) -> str:
         before = self._ops[str(self._matches[node.name].before)]
         change = window_change(node, before)
-        return f"it has no name of its own, and its {change.part.path} is another" if change else ""
+        part = change.part if change else lateness_part(node, before)
+        return f"it has no name of its own, and its {part.path} is another" if part else ""
 
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
         alike = [n.name for n in fresh if not self._unlike(n, as_windows_now(n, self._ops[name]))]

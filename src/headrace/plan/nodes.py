@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.callables import PyFunction
+from headrace.clock import MIN_TIME
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.contract import ChunkSpec, Operator, Place, Spec
@@ -207,9 +208,9 @@ class Stateful(Node):
         inputs = tuple(edge.schema for edge in self.inputs)
         return Place(self.keys, inputs, self.schema, self.timed, self.broadcast)
 
-    def operator(self) -> Operator:
-        """A fresh operator for one task and one epoch."""
-        return self.what.operator(self.place)
+    def operator(self, over: int = MIN_TIME) -> Operator:
+        """A fresh operator for one task and one epoch; for `over` see `Place`."""
+        return self.what.operator(replace(self.place, over=over))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -26,7 +26,6 @@ from headrace.ops.process.migration import (
 from headrace.ops.process.operator import ProcessSpec, life_of
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.spec import PaneWindows
 from headrace.plan.aggregate_changes import (
     AGGREGATES,
     aggregate_parts,
@@ -254,20 +253,13 @@ def firing_difference(node: Stateful, old: Shape) -> str:
     """What is different about when windows fire, where nothing else is."""
     now = node.what.firing(node.schema)
     if old["kind"] in ONCE:
-        late = bool(node.what.lengths.get("lateness"))
-        why = ": those that are over are gone, and a late row would begin one anew" if late else ""
-        return f"its windows fired once, when they were over, and now it has {now or 'none'}{why}"
+        return f"its windows fired once, when they were over, and now it has {now or 'none'}"
     if now is None:
         return (
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "
-            f"are over, now{_panes_missing(node)}"
+            "are over, now"
         )
     return f"its trigger stored other values than it does now, with {now}"
-
-
-def _panes_missing(node: Stateful) -> str:
-    sliding = isinstance(node.what, PaneWindows) and not node.what.window.tumbles
-    return ": then they share panes, and panes cannot be made of windows" if sliding else ""
 
 
 def _mode(window: str | Shape) -> str:

@@ -2,8 +2,8 @@
 
 Windows may be others if all that they need is still there, in parts that can be put together:
 each lies within one that there was, and begins and ends where what is stored begins and ends. A
-trigger may come, go or change: what windows hold is the same with each. What is stored is
-rewritten by `driver/window_migration.py`.
+trigger may come, go or change: what windows hold is the same with each. Lateness may come or grow:
+what was over by then stays over. What is stored is rewritten by `driver/window_migration.py`.
 """
 
 from __future__ import annotations
@@ -124,6 +124,9 @@ def _of_parts(node: Stateful, old: Window, new: Window) -> bool:
     return isinstance(node.what, FoldWindows) and new.size == old.size
 
 
+_BY_TIME = ("tumbling ", "sliding ")
+
+
 def why_not(was: Any, now: Any) -> str:
     """Why windows cannot go on from what is stored of others; empty if there is no more to say."""
     if not isinstance(was, Mapping) or not isinstance(now, Mapping):
@@ -133,7 +136,10 @@ def why_not(was: Any, now: Any) -> str:
         if not _within(old, new):
             return ": they do not lie within those, so rows that some need would be gone"
         return f": what is stored is in pieces of {pretty(old.pane_size)}"
-    gaps = [gap_of(str(window.get("assigner"))) for window in (was, now)]
+    texts = [str(window.get("assigner")) for window in (was, now)]
+    if all(text.startswith(_BY_TIME) for text in texts):
+        return ": windows that may show results more than once are stored one by one, and stay so"
+    gaps = [gap_of(text) for text in texts]
     if None not in gaps and gaps[0] < gaps[1]:  # type: ignore[operator]
         return ": what was over by the shorter gap is gone"
     return ""
@@ -149,23 +155,25 @@ def _fires(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
         return None
     cut = what.windowing.assigner
     same = isinstance(cut, AlignedAssigner) and cut.window == window_of(was["window"])
-    if not same or what.windowing.lateness:
+    if not same:
         return None
-    early = "" if what.windowing.fires_once else ": what a window holds is one row to it"
-    return _changed(FIRES, "trigger", f"from none to {what.firing(node.schema)}{early}")
+    said = f"from none to {what.firing(node.schema)}"
+    said += "" if what.windowing.fires_once else ": what a window holds is one row to it"
+    said += f"; {_STAYS_OVER}" if what.windowing.lateness else ""
+    return _changed(FIRES, "trigger", said)
 
 
 def _ends(was: Shape, now: Shape) -> WindowChange | None:
-    """Windows fire once from now on: panes are stored, and tumbling windows are panes."""
+    """Windows fire once from now on, of panes; those that are open stay as they are until then."""
     window = window_of(now["window"])
-    if was["window"] != {"assigner": str(window), "mode": "replace"} or not window.tumbles:
+    if was["window"] != {"assigner": str(window), "mode": "replace"}:
         return None
     return _changed(ENDS, "trigger", "to none: a window fires once, when it is over")
 
 
 def _watches(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
     """Another trigger, which counts or watches something else, or goes by the clock."""
-    if "rows" in now or was.get("per_row") != now.get("per_row"):
+    if was.get("per_row") != now.get("per_row"):
         return None
     if was["clocked"] == now["clocked"] and not watches_anew(was, now):
         return None
@@ -193,6 +201,38 @@ def _columns(of: Shape) -> Shape:
     return columns
 
 
+# Lateness.
+
+_STAYS_OVER = "what is over by now stays over"
+
+
+def longer_lateness(node: Stateful, old: Facts) -> tuple[int, int] | None:
+    """The lateness before and now, where windows wait longer than they did."""
+    if not isinstance(node.what, GeneralWindows) or old["kind"] not in (_PANES, _ANY):
+        return None
+    origin = (old.get("shape") or {}).get(FROM, {})
+    now = node.what.windowing.lateness
+    unknown = now if old["kind"] == _ANY else 0
+    before = origin.get("lengths", {}).get("lateness", unknown)
+    return (before, now) if before < now else None
+
+
+def lateness_part(node: Stateful, old: Facts) -> MigratedPart | None:
+    """What is said of a longer lateness; with other words where windows had none of all that."""
+    found = longer_lateness(node, old)
+    if found is None or old["kind"] == _PANES:
+        return None
+    before, now = map(pretty, found)
+    return MigratedPart("lateness", CHANGED, f"from {before} to {now}: {_STAYS_OVER}")
+
+
+def as_late_now(node: Stateful, old: Facts, origin: Shape) -> Shape:
+    """Where its rows came from, as if it had always waited as long as it does now."""
+    if longer_lateness(node, old) is None or "lengths" not in origin:
+        return origin
+    return {**origin, "lengths": {**origin["lengths"], **node.what.lengths}}
+
+
 # Sessions.
 
 _GAP = "session gap "
@@ -208,7 +248,7 @@ def _session(node: Stateful, was: Shape, now: Shape) -> WindowChange | None:
     if before is None or not isinstance(gap, int) or gap > before or len(modes) > 1:
         return None
     fires_alike = all(was.get(part) == now.get(part) for part in _FIRING)
-    if "rows" in now or "retract" in modes or not fires_alike:
+    if "retract" in modes or not fires_alike:
         return None
     return _changed(GAP, "gap", f"from {pretty(before)} to {pretty(gap)}")
 

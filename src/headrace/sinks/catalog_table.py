@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import OutputError
 from headrace.schema import ddl_type
@@ -35,6 +36,7 @@ from headrace.state.faults import point
 JOB, EPOCH = "headrace_job", "headrace_epoch"  # at rest: columns of the table
 FORMATS = ("parquet", "orc")
 _NAME = re.compile(r"\w+(\.\w+){0,2}")
+_SKIPPED = -141_437, -141_428  # days: 1582-10-05 to 1582-10-14
 _PARTITION = re.compile(rf"{JOB}=(.*)/{EPOCH}=(\d+)")
 
 
@@ -77,6 +79,12 @@ class CatalogTable(DriverOutput):
             f"create table if not exists {self.name} ({', '.join(columns)}) "
             f"using {self.format} partitioned by ({JOB}, {EPOCH})"
         )
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        if self.format == "orc":
+            for name in rows.schema.names:
+                _refuse_skipped(rows.column(name), name, self.name)
+        return rows
 
     def delivered(self) -> Mapping[str, int]:
         if not session().catalog.tableExists(self.name):
@@ -162,6 +170,38 @@ def _plain(kind: str) -> str:
     return kind.replace(", ", ",").replace(" not null", "").replace("`", "")
 
 
+def _refuse_skipped(column: pa.ChunkedArray, name: str, table: str) -> None:
+    """Spark's ORC has the calendar of Julius Caesar, and of Gregory from 1582-10-15 on: it writes
+    the dates between as that day."""
+    for leaf in (leaf for chunk in column.chunks for leaf in _dates(chunk)):
+        days = leaf.cast(pa.int32())
+        between = pc.and_(pc.greater_equal(days, _SKIPPED[0]), pc.less_equal(days, _SKIPPED[1]))
+        if pc.any(between).as_py():
+            raise OutputError(
+                "HR-OUTPUT-070",
+                f"column {name!r} has a date of 1582-10-05 to 1582-10-14, which ORC cannot hold",
+                f"Write table {table!r} as Parquet, without format=, or the date as text.",
+            )
+
+
+def _dates(values: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_date32(values.type):
+        yield values
+    elif pa.types.is_struct(values.type):
+        for child in values.flatten():
+            yield from _dates(child)
+    elif pa.types.is_map(values.type):
+        yield from _dates(values.keys)
+        yield from _dates(values.items)
+    elif pa.types.is_list(values.type):
+        yield from _dates(values.flatten())
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return pa.types.is_timestamp(kind) or any(map(_has_times, inner))
+
+
 def _check(o: OutputRequest) -> None:
     refuse_unknown(o, ("format", "mode"))
     appends(o)
@@ -173,6 +213,14 @@ def _check(o: OutputRequest) -> None:
         )
     if o.options.get("format", FORMATS[0]) not in FORMATS:
         raise bad_option(o, "format", o.options["format"], f"Known: {', '.join(FORMATS)}.")
+    times = [f.name for f in o.schema if _has_times(f.type)]
+    if times and o.options.get("format") == "orc":
+        raise OutputError(
+            "HR-OUTPUT-006",
+            f"column {times[0]!r} has times, which Spark writes to ORC by the clock of the time "
+            "zone of its machine: elsewhere they are read as other times",
+            "Write Parquet (leave format= out), or the times as text or whole numbers.",
+        )
     taken = [f.name for f in o.schema if f.name.lower() in (JOB, EPOCH)]
     if taken:
         raise OutputError(

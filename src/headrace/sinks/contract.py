@@ -102,6 +102,7 @@ class EpochWriter:
     token: int  # its number at the job's fence
     check: Callable[[], None]  # raises FencedError unless it still holds the fence
     timelines: Timelines = ONLY  # of its folder, up to the epoch that it publishes
+    recovers: bool = False  # what an earlier driver has staged: it may have been harmed since
 
     @property
     def timeline(self) -> str:

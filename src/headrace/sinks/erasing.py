@@ -46,6 +46,7 @@ from headrace.sinks.formats import without_dictionaries
 from headrace.sinks.going_back import ASIDE
 from headrace.sinks.merging import FileMerging
 from headrace.sinks.partitions import file_columns, with_values
+from headrace.spare_bytes import has_spare, without_spare
 from headrace.state.faults import point
 
 Hits = Callable[[pa.Table], Mask]  # which rows are to go
@@ -54,7 +55,7 @@ Epochs = frozenset[tuple[str, int]]  # timelines and epochs of which there are r
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file with rows that are to go."""
+    """A file with rows that are to go, or with bytes of rows that it has not."""
 
     part: OutputFile
     stays: Mask
@@ -83,9 +84,10 @@ def plan_erasure(merging: FileMerging, hits: Hits) -> ErasurePlan:
         runs = spans_of(folder, part)
         before |= {(part.timeline, epoch) for epoch, _ in runs}
         stays = ~hits(_rows(merging, part))
+        spare = _has_spare(format_of(part.file), merging.find(part), _columns(merging, part))
         left = list(_left(runs, stays))
         after |= {(part.timeline, epoch) for epoch, _ in left}
-        if not stays.all():
+        if spare or not stays.all():
             files.append(_File(part, stays, left))
     return ErasurePlan(merging, tuple(files), frozenset(before), frozenset(after))
 
@@ -98,6 +100,12 @@ def _rows(merging: FileMerging, part: OutputFile) -> pa.Table:
     return (
         with_values(pa.concat_tables(plain), part.folder, schema) if plain else schema.empty_table()
     )
+
+
+def _has_spare(format: Format, path: Path, schema: pa.Schema) -> bool:
+    """Of Arrow files: others have the values of their rows, one by one."""
+    arrow = path.suffix == ".arrow"
+    return arrow and any(map(has_spare, format.batches(path, file_columns(schema))))
 
 
 def _columns(merging: FileMerging, part: OutputFile) -> pa.Schema:
@@ -171,7 +179,8 @@ def _copy(format: Format, path: Path, schema: pa.Schema, stays: Mask, file: IO[b
     at = 0
     with closing(format.writer(file, format.schema(path) or schema)) as writer:
         for table in format.batches(path, schema):
-            writer.write_table(table.filter(pa.array(stays[at : at + table.num_rows])))
+            left = table.filter(pa.array(stays[at : at + table.num_rows]))
+            writer.write_table(without_spare(left))
             at += table.num_rows
 
 
@@ -229,7 +238,8 @@ def erase_aside(merging: FileMerging, hits: Hits, *, dry_run: bool = False) -> i
             stays = _stays(path, folder, schema, hits)
             if stays is not None:
                 found += int(np.count_nonzero(~stays))
-                if not stays.all() and not dry_run:
+                spare = _has_spare(format_of(path.name), path, schema)
+                if (spare or not stays.all()) and not dry_run:
                     _replace(path, schema, stays)
                 break
     return found

@@ -50,6 +50,7 @@ from headrace.sinks.contract import (
 )
 from headrace.sinks.durable import (
     Staging,
+    check_bytes,
     check_size,
     check_writable,
     folder_for,
@@ -290,7 +291,10 @@ class FilesSink(Sink):
             writer.check()
             with named(shown):
                 try:
-                    check_size(staged, part.bytes)
+                    if writer.recovers:
+                        check_bytes(staged, part.bytes, part.crc)
+                    else:
+                        check_size(staged, part.bytes)
                     staged.rename(shown)
                 except FileNotFoundError as cause:
                     if not shown.exists() and self._published(record):

@@ -135,8 +135,10 @@ class PathPattern:
         if os.path.isdir(os.path.join(home, "_commits")):
             raise InputError(
                 "HR-INPUT-014",
-                f"{home!r} is an output whose files are merged as it grows",
-                "Write that output with merge=False, or pass it on through a log topic.",
+                f"{home!r} is an output whose files are merged as it grows, or were written again "
+                "when a key was forgotten",
+                "Write that output with merge=False, or pass it on through a log topic; after a "
+                "`headrace forget` only a topic can be read on.",
             )
 
 

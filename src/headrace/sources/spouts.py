@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -32,6 +33,7 @@ from headrace.state.sealed import read_sealed, replace_sealed
 TOPIC = "tuples"  # at rest, as the name of the column of ids
 SEGMENT = 64 << 20
 MOST_AT_ONCE = 10_000  # tuples of a task that are stored before an epoch
+LONGEST = 1.0  # seconds in which a task is asked for tuples before an epoch: one may take its time
 MOST_AHEAD = 200_000  # tuples of a task that are stored and not yet committed
 MOST_TASKS = 256
 ENDS = "ended.json"  # which tasks have ended, for good; at rest
@@ -303,12 +305,13 @@ class SpoutSource(Source):
         collector = task.collector
         collector.tuples, collector.ids = [], []
         with _named(self._name, task.number, "next_tuple"):
+            begun = monotonic()
             while not collector.ended and len(collector.tuples) < MOST_AT_ONCE:
                 before = len(collector.tuples)
                 returned = task.spout.next_tuple(collector)  # type: ignore[func-returns-value]
                 if returned is not None:
                     raise TypeError(f"it returned {returned!r}: emit it with collector.emit")
-                if len(collector.tuples) == before:
+                if len(collector.tuples) == before or monotonic() - begun >= LONGEST:
                     break
             if collector.ended and not self.bounded:
                 raise ValueError("it ended, and does not say bounded = True")

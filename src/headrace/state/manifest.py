@@ -64,6 +64,7 @@ class StepFacts:
     tasks: int | None = None  # how many tasks its operator state is that of, if it has any
     holds: int | None = None  # the oldest event time of rows that wait in it to be emitted
     oldest: int | None = None  # the first offset, of any split, of records that wait in it
+    over: int | None = None  # windows that end before this were over by a shorter lateness
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _STEP}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.spare_bytes import without_spare
 from headrace.state import sealed
 from headrace.state.manifest import Manifest
 
@@ -78,7 +79,7 @@ class Resends:
 def _packed(letters: pa.Table) -> str:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, letters.schema) as writer:
-        writer.write_table(letters)
+        writer.write_table(without_spare(letters))  # a request may be a part of what was chosen
     return base64.b64encode(stream.getvalue().to_pybytes()).decode()
 
 

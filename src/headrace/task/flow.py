@@ -93,7 +93,7 @@ class Flow:
     def __init__(self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters) -> None:
         self._program, self._epoch = program, epoch
         self._outputs, self.dead = outputs, dead
-        self._operators = {n.name: n.operator() for n in program.stateful()}
+        self._operators = {n.name: epoch.operator(n) for n in program.stateful()}
         self._user_code = {n.name for n in program.stateful() if n.what.runs_user_code}
         self._buffered: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
         self._buffered_rows: Counter[tuple[str, int]] = Counter()

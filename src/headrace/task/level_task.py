@@ -139,7 +139,7 @@ class _LevelTask:
         return max((s.watermark for s in self._epoch.splits if s.input in names), default=MIN_TIME)
 
     def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
-        operator = node.operator()
+        operator = self._epoch.operator(node)
         specs = operator.tables()
         before = self._epoch.before.get(node.name, MIN_TIME)
         inputs = upstream(self._program, node.name)

@@ -1,14 +1,17 @@
 """A bolt that stores tuples and processes a group of them, or all when a tick comes; it dies when
 it processes certain ones, as by a database that refuses a value. Without anything of Headrace.
 
-Its arguments are how many make a group, and the values that it does not survive.
+Its arguments are how many make a group, and the values that it does not survive; if the first of
+these is "said", it says so before it ends, as pystorm does: an error, a sync that nobody has asked
+for, and its tuples have failed.
 """
 
 import json
 import os
 import sys
 
-group, *fatal = map(int, sys.argv[1:])
+said = "said" in sys.argv
+group, *fatal = (int(number) for number in sys.argv[1:] if number != "said")
 
 
 def receive():
@@ -39,6 +42,11 @@ while True:
         stored.append(message)
     if tick or len(stored) == group:
         if any(one["tuple"][0] in fatal for one in stored):
+            if said:
+                send(command="error", msg="I cannot go on")
+                send(command="sync")
+                for one in stored:
+                    send(command="fail", id=one["id"])
             sys.exit(4)
         for one in stored:
             send(command="emit", tuple=one["tuple"], anchors=[one["id"]], need_task_ids=False)

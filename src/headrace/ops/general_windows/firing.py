@@ -35,7 +35,6 @@ from headrace.ops.general_windows.window_state import (
     same_bounds,
 )
 from headrace.ops.tables import derived_rows
-from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
 from headrace.ops.window.function import WindowedRows, WindowFunction, WindowResults
@@ -160,7 +159,7 @@ class WindowFiring:
             end,
             closes=(end > step.before) & (end <= step.after),
             late=end <= step.before,
-            expires=end < floor_of(step.after, self._windowing.lateness),
+            expires=end < self._windowing.floor(step.after),
             shown=(start, end - self._windowing.assigner.slack),
         )
 

@@ -17,7 +17,6 @@ from headrace.chunk import HASH, TIME
 from headrace.ops.general_windows.window_state import START
 from headrace.ops.keys import key_numbers
 from headrace.ops.tables import side_by_side
-from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -36,7 +35,7 @@ class Bounds(NamedTuple):
 
 class OpenWindows:
     def __init__(self, keys: Sequence[str], windowing: Windowing) -> None:
-        self._identity, self._lateness = [HASH, *keys], windowing.lateness
+        self._identity, self._floor = [HASH, *keys], windowing.floor
         self._join = windowing.assigner.join
 
     def spec(self, keys: pa.Schema) -> TableSpec:
@@ -76,7 +75,7 @@ class OpenWindows:
         old = self._bounds(index, keys, after)
         new = Bounds(number, changed.column(START).to_numpy(), changed.column(TIME).to_numpy())
         joined = self._join(*map(np.concatenate, zip(old, new, strict=True)))
-        alive = joined.end >= floor_of(after, self._lateness)
+        alive = joined.end >= self._floor(after)
         key, start, end = joined.key[alive], joined.start[alive], joined.end[alive]
         counts = np.bincount(key, minlength=keys.num_rows)
         offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
@@ -101,7 +100,7 @@ class OpenWindows:
         counts = begins.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         key = np.repeat(np.arange(keys.num_rows), counts)
         start, end = (c.flatten().to_numpy(zero_copy_only=False) for c in (begins, ends))
-        live = end >= floor_of(watermark, self._lateness)
+        live = end >= self._floor(watermark)
         return Bounds(key[live], start[live], end[live])
 
     def _identities(self, keys: pa.Table, bounds: Bounds) -> pa.Table:

@@ -69,7 +69,7 @@ class GeneralWindowOperator(Operator):
         self._groups = WindowGroups(self._assigner, self._keys, self._state.all)
         self._stored_rows = None
         if work and not aggs:  # else it is called with aggregates
-            self._stored_rows = StoredRows(self._keys, input, self._assigner, windowing.lateness)
+            self._stored_rows = StoredRows(self._keys, input, self._assigner, windowing.floor)
         self._open = OpenWindows(self._keys, windowing)
         self._firing = WindowFiring(
             windowing, self._state, self._stored_rows, work, self._keys, output
@@ -117,7 +117,7 @@ class GeneralWindowOperator(Operator):
         if not rows.num_rows or not (begun or self._differs):  # a gap may be wrong at any time
             return None
         reach = self._assigner.reach(rows.column(TIME).to_numpy(), rows)
-        floor = floor_of(watermark, self._windowing.lateness)
+        floor = self._windowing.floor(watermark)
         late: np.ndarray = (reach == MIN_TIME) | (reach < floor)
         return late
 
@@ -147,7 +147,7 @@ class GeneralWindowOperator(Operator):
             if windows is not None:
                 self._firing.judge(windows, touched, part)
                 self._forget(windows, touched, part)
-        step.tables[WINDOWS].expire(floor_of(step.after, self._windowing.lateness))
+        step.tables[WINDOWS].expire(self._windowing.floor(step.after))
         self._look_ahead(step)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
@@ -170,7 +170,7 @@ class GeneralWindowOperator(Operator):
             self._stored_rows.add(arrived, step)
         if self._takes_rows:
             arrived = self._groups.of_rows(arrived)
-        is_open = arrived.column(END).to_numpy() >= floor_of(step.before, self._windowing.lateness)
+        is_open = arrived.column(END).to_numpy() >= self._windowing.floor(step.before)
         if not is_open.all():  # a row may be too late for one of its windows, not for another
             arrived = arrived.filter(pa.array(is_open))
         arrived = self._groups.merged(arrived)
@@ -232,7 +232,7 @@ class GeneralWindowOperator(Operator):
         What was forgotten before is not there any more; but what is there may be older than the
         lateness says, if the program has been given a shorter one.
         """
-        over, forgotten = step.before + 1, floor_of(step.after, self._windowing.lateness)
+        over, forgotten = step.before + 1, self._windowing.floor(step.after)
         ends = floor_of(step.after, 0)
         return [(MIN_TIME, ends)] if forgotten >= over else [(MIN_TIME, forgotten), (over, ends)]
 
@@ -248,8 +248,7 @@ class GeneralWindowOperator(Operator):
         return side_by_side(identity, values).filter(pa.array(present))
 
     def _forget(self, windows: pa.Table, touched: np.ndarray, step: EpochStep) -> None:
-        lateness = self._windowing.lateness
-        expired = windows.column(TIME).to_numpy() < floor_of(step.after, lateness)
+        expired = windows.column(TIME).to_numpy() < self._windowing.floor(step.after)
         if self._assigner.merges:
             self._open.update(windows, touched, expired, step.tables[OPEN], step.after)
         if self._stored_rows is not None and expired.any():

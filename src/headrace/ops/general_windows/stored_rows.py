@@ -8,7 +8,7 @@ deleted when the last window that held them is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
 from headrace.ops.keys import key_numbers
 from headrace.ops.tables import side_by_side, with_column
-from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec
 
@@ -38,10 +37,14 @@ ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each
 
 class StoredRows:
     def __init__(
-        self, keys: Sequence[str], input: pa.Schema, assigner: Assigner, lateness: int
+        self,
+        keys: Sequence[str],
+        input: pa.Schema,
+        assigner: Assigner,
+        floor: Callable[[int], int],  # the end before which windows are over, by the watermark
     ) -> None:
         self._keys, self._input, self._assigner = list(keys), input, assigner
-        self._lateness = lateness
+        self._floor = floor
         self._values = [f for f in input if f.name not in keys]
 
     def spec(self) -> TableSpec:
@@ -79,7 +82,7 @@ class StoredRows:
         if self._assigner.by_time:
             return rows, {}
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
-        is_open = placed.end >= floor_of(step.before, self._lateness)
+        is_open = placed.end >= self._floor(step.before)
         rows = rows.take(pa.array(placed.row[is_open]))
         return rows, {FROM: placed.start[is_open], _TO: placed.end[is_open]}
 
@@ -176,7 +179,7 @@ class StoredRows:
         if self._assigner.merges:
             dead = self._merged_away(stored, windows)
         else:
-            dead = self._reach(stored) < floor_of(step.after, self._lateness)
+            dead = self._reach(stored) < self._floor(step.after)
         table.delete(stored.filter(pa.array(dead)))
 
     def _reach(self, stored: pa.Table) -> Times:

@@ -21,6 +21,7 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg.named import Aggregate, merge, partial, result, with_stored
 from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.keys import key_numbers
+from headrace.ops.panes.carried import CARRIED, CarriedWindows, others
 from headrace.ops.panes.firing import fire
 from headrace.ops.tables import derived_rows, with_bounds, with_column
 from headrace.ops.window.aligned import Window
@@ -45,11 +46,13 @@ class PaneOperator(Operator):
         self._input, self._schema, self._keep = input, output, keep
         panes = panes_per_block(window)
         self._coarse = CoarsePanes(window, panes, self._aggs, keys) if panes else None
+        self._carried = None if window.tumbles else CarriedWindows(window, self._aggs, keys)
         self._partials = [f for n, a in aggs.items() for f in a.partial_fields(n, input)]
 
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
         names = [PANES, BLOCKS] if self._coarse else [PANES]
+        names += [CARRIED] if self._carried else []
         value = pa.schema(self._partials)
         return tuple(TableSpec(name, key, value, timed=True) for name in names)
 
@@ -89,6 +92,10 @@ class PaneOperator(Operator):
         live = np.array([] if first is None else [first], dtype=np.int64)
         due = self._window.next_end(step.after, live)
         step.next = MAX_TIME if due is None else due
+        if self._carried and step.tables[CARRIED].first_time() is not None:
+            step.tables[CARRIED].expire(step.after + 1)
+            end = step.tables[CARRIED].first_time()
+            step.next = step.next if end is None else min(step.next, end)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The aggregates of each pane and key; of a stretch of time, of each key over it."""
@@ -102,7 +109,10 @@ class PaneOperator(Operator):
         start = merged.column(TIME).to_numpy() if TIME in group else _same(times.min, merged)
         end = start + size if TIME in group else _same(times.max, merged) + size
         values = result(merged, self._aggs).select(list(self._aggs))
-        return with_bounds(merged.select(self._keys), start, end, values)
+        seen = with_bounds(merged.select(self._keys), start, end, values)
+        if self._carried is None or CARRIED not in tables:
+            return seen
+        return pa.concat_tables([seen, self._carried.view(tables[CARRIED], since, until)])
 
     def _in_blocks(self, arrived: pa.Table) -> pa.Table:
         assert self._coarse is not None
@@ -131,17 +141,25 @@ class PaneOperator(Operator):
         return pa.table([*columns, *rest.columns], [*identity, *rest.column_names])
 
     def _fire(self, table: KeyedTable, step: EpochStep) -> None:
-        if self._coarse:
-            blocks = step.tables[BLOCKS]
-            for fired in self._coarse.fire(table, blocks, step.before, step.after):
+        ends = np.zeros(0, np.int64)
+        if self._carried:
+            carried = step.tables[CARRIED]
+            ends = self._carried.due(carried, step.before, step.after)
+            if len(ends):
+                fired = self._carried.fire(carried, table, ends)
                 step.out.append(derived(fired, self._schema))
+        for fired in self._of_panes(table, step):
+            rest = others(fired, ends) if len(ends) else fired
+            if rest.num_rows:
+                step.out.append(derived(rest, self._schema))
+
+    def _of_panes(self, table: KeyedTable, step: EpochStep) -> Iterator[pa.Table]:
+        if self._coarse:
+            yield from self._coarse.fire(table, step.tables[BLOCKS], step.before, step.after)
             return
         panes = table.scan(self._window.oldest_needed_pane(step.before), step.after)
-        if not panes.num_rows:
-            return
-        fired = fire(panes, self._keys, self._window, self._aggs, step.before, step.after)
-        if fired.num_rows:
-            step.out.append(derived(fired, self._schema))
+        if panes.num_rows:
+            yield fire(panes, self._keys, self._window, self._aggs, step.before, step.after)
 
 
 def oldest_kept(window: Window, keep: int, oldest: int, step: EpochStep) -> int:

@@ -27,13 +27,14 @@ from headrace.ops.general_windows.stored_rows import (
 )
 from headrace.ops.general_windows.window_state import START
 from headrace.ops.row_windows.sequence import RowSequence
+from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.by_rows import CountWindow, LastTime, RowWindow
 
 
 class RowsByNumber(StoredRows):
     def __init__(self, keys: Sequence[str], input: pa.Schema, window: RowWindow) -> None:
-        super().__init__(keys, input, Everything(), lateness=0)
+        super().__init__(keys, input, Everything(), lambda watermark: floor_of(watermark, 0))
         self._window = window
 
     def _own_columns(self) -> dict[str, pa.DataType]:

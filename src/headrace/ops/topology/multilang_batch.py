@@ -1,7 +1,8 @@
 """Tuples of a task, sent to a child, and what it answers.
 
 A batch ends with a heartbeat, which follows the tuples. A child that takes them in turn answers it
-after all of them; what is not acked then waits, or is waited for: another heartbeat follows.
+after all of them; what is not acked then waits, or is waited for: another heartbeat follows. Some
+programs send a sync unasked, with each error that they report: after an error it is no answer yet.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class TupleBatch:
         self._send(HEARTBEAT, [])
         self._beating = True  # it has a heartbeat to answer
         self._last_error: str | None = None
+        self._doubtful = False  # its next sync may belong to an error, and not to a heartbeat
         self.failed: dict[int, str] = {}
         self.unsettled: set[int] = set()
         self.expired = False  # some were not acked in time, and the child may still have them
@@ -112,11 +114,11 @@ class TupleBatch:
             elif command in SAID:
                 self._child.log(message)
                 if command == "error":
-                    self._last_error = str(message.get("msg"))
+                    self._last_error, self._doubtful = str(message.get("msg")), True
                 continue  # it does not get on by that
             elif command != "sync":
                 raise self._wrong(f"sent an unknown command: {shown(message)}")
-            elif self._beating:
+            elif self._beating and self._answers_heartbeat():
                 self._beating = False
                 if ends_unacked or not self._waiting:
                     return
@@ -126,6 +128,17 @@ class TupleBatch:
             if not self._waiting and not self._beating:
                 self._send(HEARTBEAT, [])
                 self._beating = True
+
+    def _answers_heartbeat(self) -> bool:
+        """Whether a sync does: not one that came too early, nor the first after an error. pystorm
+        reports an exception by both, before it fails the tuple or ends."""
+        if not self._talk.delivered:
+            return False
+        if self._doubtful:
+            self._doubtful = False
+            self._send(HEARTBEAT, [])
+            return False
+        return True
 
     def emitted(self, stream: str) -> tuple[list[Any], list[int], list[bool]]:
         """The tuples of a stream in order, for which tuple each was emitted, and whether it counts:

@@ -275,6 +275,7 @@ class Exchange:
 
     def __init__(self, child: Child, messages: Sequence[bytes]) -> None:
         self._child, self._rest = child, deque(messages)
+        self._writing = False  # what the child is being sent are messages, not answers
         self.since = time.monotonic()  # when it last did something
 
     def answer(self, message: bytes) -> None:
@@ -289,9 +290,16 @@ class Exchange:
     def sent(self) -> bool:
         return not (self._child.sending or self._child.answers or self._rest)
 
+    @property
+    def delivered(self) -> bool:
+        """Whether the child may have read all messages; answers may still have to be sent."""
+        return not (self._rest or (self._writing and self._child.sending))
+
     def messages(self, waits_for: Callable[[], str]) -> Iterator[dict[str, Any]]:
         """The messages as they come; leave the loop when there will be no more."""
         child, timeout = self._child, self._child.command.timeout / 1_000
+        if child.wait(False, 0)[0]:  # what it has written before it is sent anything
+            child.receive()
         yield from child.parsed()
         while True:
             left = self.since + timeout - time.monotonic()
@@ -318,7 +326,7 @@ class Exchange:
     def _write(self) -> None:
         child = self._child
         if not child.sending:
-            source = child.answers or self._rest
+            source, self._writing = child.answers or self._rest, not child.answers
             taken, size = [], 0
             while source and size < _PIECE:
                 taken.append(source.popleft())

@@ -6,7 +6,7 @@ firing says of itself; `TriggeredRowWindows` has the same for windows that rows 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -154,9 +154,8 @@ class GeneralWindows(FiringWindows):
 
     def operator(self, place: Place) -> Operator:
         aggs, work = self.work(place)
-        return GeneralWindowOperator(
-            self.windowing, aggs, work, place.key, place.input, place.output
-        )
+        windowing = replace(self.windowing, over=place.over)
+        return GeneralWindowOperator(windowing, aggs, work, place.key, place.input, place.output)
 
 
 @dataclass(frozen=True, eq=False)

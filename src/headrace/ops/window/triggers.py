@@ -18,6 +18,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
+from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, Session, column_text
 from headrace.ops.window.trigger_base import TIMES, Facts, Trigger, Watch
 
@@ -371,6 +372,11 @@ class Windowing:
     loses: bool = False  # what was not shown when a window is forgotten never is
     per_row: bool = False  # the trigger is asked for each row, not once per epoch
     result_time: str = "end"  # or "earliest", "latest": of the rows of the window
+    over: int = MIN_TIME  # what ends before this was over when the lateness was shorter
+
+    def floor(self, watermark: int) -> int:
+        """Windows that end before this are done with under the watermark."""
+        return max(floor_of(watermark, self.lateness), self.over)
 
     @property
     def fires_once(self) -> bool:
