@@ -17,7 +17,8 @@ SEEN = "seen"
 
 def build(version: Version, number: int, root: Path, places: Places) -> hr.Job:
     job = hr.Job("chain")
-    streams = {i.name: _read(job, i, root, places) for i in version.inputs}
+    schema = ROW.replace("p bigint", f"p {version.numbers}")
+    streams = {i.name: _read(job, i, root, places, schema) for i in version.inputs}
     for i in version.inputs:
         seen = streams[i.name].select("id", version=f"cast({number} as bigint)")
         seen.write("collect:", name=f"{SEEN} {i.place} {i.life}")
@@ -26,19 +27,19 @@ def build(version: Version, number: int, root: Path, places: Places) -> hr.Job:
     return job
 
 
-def _read(job: hr.Job, i: Input, root: Path, places: Places) -> hr.Stream:
+def _read(job: hr.Job, i: Input, root: Path, places: Places, schema: str) -> hr.Stream:
     how: dict[str, Any] = {"time": i.time, "delay": "500ms", "name": i.name, "was": i.was}
     rows = places.rows[i.place]
     if i.kind == "log":
         return job.read(f"log:{i.place}", log=str(root / "log"), **how)
     if i.kind == "files":
-        return job.read(f"files:{root}/in/{i.place}", schema=ROW, format="json", **how)
+        return job.read(f"files:{root}/in/{i.place}", schema=schema, format="json", **how)
     if i.kind == "socket":
-        return job.read(f"socket:{places.address()}", schema=ROW, format="json", **how)
+        return job.read(f"socket:{places.address()}", schema=schema, format="json", **how)
     if i.kind == "generate":
-        source = hr.generate(None, rows.__getitem__, total=len(rows), splits=2, schema=ROW)
+        source = hr.generate(None, rows.__getitem__, total=len(rows), splits=2, schema=schema)
         return job.read(source, **how)
-    return job.read(hr.rows(rows, ROW), **how)
+    return job.read(hr.rows(rows, schema), **how)
 
 
 def _write(stream: hr.Stream, o: Output, root: Path) -> None:
@@ -57,7 +58,7 @@ def _branch(b: Branch, version: Version, streams: dict[str, hr.Stream], number: 
     sides = [streams[n].where(b.step.where) for n in b.step.inputs]
     time = version.input(b.step.inputs[0]).time
     found, columns = _step(b, sides, time)
-    key = " || '/' || ".join(b.step.keys)
+    key = " || '/' || ".join(f"cast({k} as string)" for k in b.step.keys)
     return found.select(
         label=f"'{b.label}'", version=f"cast({number} as bigint)", key=key,
         **{n: f"coalesce(cast({c} as bigint), -1)" for n, c in zip("abc", columns, strict=True)},

@@ -17,7 +17,7 @@ Built = tuple[hr.Stream, tuple[str, str, str]]
 SIGN = "case when change = '+' then 1 else -1 end"
 START = "unix_millis(window_start)"
 _WHOLE = ("id", "x", "y")
-_GIVEN = "k string, p string, id bigint, n bigint"
+_GIVEN = "k string, p bigint, id bigint, n bigint"
 
 
 class Sum(hr.KeyedProcess):
@@ -63,9 +63,9 @@ class Both(hr.KeyedProcess):
 class Later(hr.KeyedProcess):
     """Tells of each row, when the time after it has passed."""
 
-    output = "k string, p string, at bigint"
+    output = "k string, p bigint, at bigint"
     k = hr.value("string", default="")
-    p = hr.value("string", default="")
+    p = hr.value("bigint", default=0)
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -84,7 +84,7 @@ class InOrder(hr.KeyedProcess):
     output = f"{_GIVEN}, at bigint"
     n = hr.value("bigint", default=0)
     last = hr.value("bigint")
-    row = hr.value("struct<k: string, p: string, id: bigint>")
+    row = hr.value("struct<k: string, p: bigint, id: bigint>")
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -143,10 +143,10 @@ def _results(s: Step, first: str) -> tuple[str, str, str]:
 
 def _aggregated(s: Step, side: hr.Stream) -> Built:
     size = f"{s.length}s"
-    more: dict[str, Any] = {"lateness": "1s"} if s.kind == "patient" else {}
+    more: dict[str, Any] = {"lateness": f"{s.late}s"} if s.of.waits and s.late else {}
     windows: dict[str, Callable[[], Any]] = {
         "tumbling": lambda: hr.tumbling(size), "patient": lambda: hr.tumbling(size),
-        "sliding": lambda: hr.sliding(f"{2 * s.length}s", size),
+        **dict.fromkeys(("sliding", "hopping"), lambda: hr.sliding(f"{2 * s.length}s", size)),
         "session": lambda: hr.session(_near(s)), "everything": hr.everything,
         "cumulating": lambda: hr.cumulating(f"{2 * s.length}s", size),
         "rows": lambda: hr.tumbling(rows=4), "until": lambda: hr.until("x >= 4"),
@@ -287,7 +287,7 @@ def _iterate(s: Step, sides: list[hr.Stream], time: str) -> Built:
         loop.kept["counts"] = pa.Table.from_pylist(counts, schema=loop.kept["counts"].schema)
         return rows.slice(0, 0)
 
-    kept = ", ".join(f"{k} string" for k in s.keys) + ", n bigint"
+    kept = ", ".join(f"{k} {_TYPES[k]}" for k in s.keys) + ", n bigint"
     found = (
         sides[0]
         .key_by(*s.keys)
@@ -303,7 +303,8 @@ def _iterate(s: Step, sides: list[hr.Stream], time: str) -> Built:
     return found, ("id", "n", "0")
 
 
-_GIVEN_SCHEMA = pa.schema([("k", pa.string()), ("p", pa.string()), ("id", pa.int64()),
+_TYPES = {"k": "string", "p": "bigint"}
+_GIVEN_SCHEMA = pa.schema([("k", pa.string()), ("p", pa.int64()), ("id", pa.int64()),
                            ("n", pa.int64())])  # fmt: skip
 
 

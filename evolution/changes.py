@@ -96,6 +96,21 @@ def other_length(d: Drawer, version: Version) -> Version | None:
     return restep(d, version, length=d.random.choice((3, 5)))
 
 
+def other_lateness(d: Drawer, version: Version) -> Version | None:
+    """Windows wait longer, or not as long, or not at all: then they fire once."""
+    fit = [n for n, b in enumerate(version.branches) if b.step.of.waits]
+    if not fit:
+        return None
+    n = d.random.choice(fit)
+    step = replace(version.branches[n].step, late=d.random.choice((0, 0, 1, 2, 3)))
+    return with_(version, n, step=step)
+
+
+def other_numbers(d: Drawer, version: Version) -> Version:
+    """A part of keys becomes wider, or narrower."""
+    return replace(version, narrow=not version.narrow)
+
+
 def other_kind(d: Drawer, version: Version) -> Version | None:
     n = anyone(d, version)
     if n is None or not (old := version.branches[n].step).of.state or old.of.sides > 1:
@@ -160,5 +175,5 @@ CHANGES: list[Change] = [
     *EDGES, *AGGREGATES, add_branch, twin_branch, remove_branch,
     restart_branch, exchange_branches, rename_step,
     other_key, other_column, other_length, other_kind, other_condition, swap_sides, stray_consent,
-    unname_step, other_how, other_values,
+    unname_step, other_how, other_values, other_lateness, other_lateness, other_numbers,
 ]  # fmt: skip

@@ -27,7 +27,8 @@ class Drawer:
         places = self.random.sample(ALL, self.random.choice((1, 2, 2, 3)))
         inputs = tuple(self.input(*p) for p in places)
         count = self.random.choice((1, 2, 2, 3))
-        return Version(inputs, tuple(self.branch(inputs) for _ in range(count)))
+        branches = tuple(self.branch(inputs) for _ in range(count))
+        return Version(inputs, branches, narrow=self.random.random() < 0.8)
 
     def input(self, kind: str, place: str) -> Input:
         self.lives[place] = self.lives.get(place, 0) + 1
@@ -44,7 +45,7 @@ class Drawer:
         name = self.fresh("s") if KINDS[kind].state and r.random() < 0.7 else None
         return Step(kind, name, chosen, r.choice(KEYS), r.choice("xy"), r.choice((3, 5)),
                     r.choice(WHERES), aggs=self.aggs(), how=r.choice(hows(kind)),
-                    more=r.random() < 0.5)  # fmt: skip
+                    more=r.random() < 0.5, late=r.choice((0, 1, 2)))  # fmt: skip
 
     def aggs(self) -> tuple[str, ...]:
         return tuple(self.random.sample(AGGREGATES, self.random.choice((1, 2, 2))))

@@ -112,6 +112,9 @@ def _alike(
     yield from _aggregates(old, new, after)
     if old.of.length and old.length != new.length:
         yield _other_length(old, new), f"step {new.name}: length"
+    if old.of.waits and old.late != new.late:
+        yield from _other_lateness(old, new)
+    yield from _other_numbers(before, old, after, new)
     if old.of.how and old.how != new.how:
         yield _other_how(old, new), f"step {new.name}: how"
     if lost_value(old, new) and not _dropped(f"{new.name}.m", after):
@@ -168,6 +171,25 @@ def _inputs_alike(
                 yield REFUSED, f"step {new.name}: time"
 
 
+def _other_lateness(old: Step, new: Step) -> Iterator[tuple[str, str]]:
+    if old.aggregates != new.aggregates:
+        yield OPEN, f"step {new.name}: lateness and aggregates at once"
+    if old.kind == "hopping" and not old.late:
+        yield OPEN, f"step {new.name}: lateness, where windows may still be stored whole"
+
+
+def _other_numbers(
+    before: Version, old: Step, after: Version, new: Step
+) -> Iterator[tuple[str, str]]:
+    """A wider key goes on, but not under windows that change as well."""
+    if before.numbers == after.numbers:
+        return
+    if after.numbers == "int":
+        yield REFUSED if "p" in new.keys else OPEN, f"step {new.name}: narrower"
+    elif (old.length, old.late) != (new.length, new.late):
+        yield OPEN, f"step {new.name}: wider, and another length or lateness"
+
+
 def _other_length(old: Step, new: Step) -> str:
     if old.of.length == NARROWER and "semi" in (old.how, new.how):
         return REFUSED
@@ -190,6 +212,8 @@ def lost_value(old: Step, new: Step) -> bool:
 def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:
     if unnamed(before) != unnamed(after):
         yield OPEN, "unnamed steps"
+    if unnamed(after) and (before.numbers, after.numbers) == ("bigint", "int"):
+        yield OPEN, "unnamed steps, narrower"
 
 
 def unnamed(version: Version) -> list[tuple[Step, tuple[str, ...]]]:

@@ -24,6 +24,7 @@ class Kind:
     aggs: bool = False  # it has named aggregates
     stores_rows: bool = False  # of which they are computed
     length: str = ""  # what another length is; empty if it has none
+    waits: bool = False  # windows may wait for late rows
     how: str = ""  # what another `how` is; empty if it has none
 
 
@@ -64,7 +65,8 @@ KINDS: dict[str, Kind] = {
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True),
     "session": _window(aggs=True, length=SHORTER),
-    "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
+    "cumulating": _window(aggs=True), "patient": _window(aggs=True, waits=True),
+    "hopping": _window(aggs=True, waits=True), "folded": _window(),
     "reduced": _window(order=True), "merged": _window(),
     "everything": _window(aggs=True, length=""),
     # windows of rows

@@ -70,13 +70,14 @@ def _due(life: Life, how: str, step: Step) -> Due:
     return found
 
 
-_WINDOWS = ("tumbling", "patient", "sliding", "cumulating", "folded", "reduced", "merged")
+_SLIDING = ("sliding", "hopping", "merged")
+_WINDOWS = ("tumbling", "patient", *_SLIDING, "cumulating", "folded", "reduced")
 Told = Iterator[tuple[float, tuple[int, int, int]]]
 
 
 def _spans(kind: str, time: int, size: int) -> list[tuple[int, int]]:
     start = time // size * size
-    if kind in ("sliding", "merged"):
+    if kind in _SLIDING:
         return [(start, start + 2 * size), (start - size, start + size)]
     if kind == "cumulating":
         begin = time // (2 * size) * 2 * size

@@ -16,7 +16,7 @@ from typing import Any
 
 import headrace as hr
 
-ROW = "id bigint, k string, p string, x bigint, y bigint, at bigint, made bigint"
+ROW = "id bigint, k string, p bigint, x bigint, y bigint, at bigint, made bigint"
 PLACES = {
     "log": ("t1", "t2", "t3"), "files": ("f1", "f2"), "rows": ("r1",), "generate": ("g1",),
     "socket": ("s1",),
@@ -78,7 +78,7 @@ class Places:
         at = 0 if before is None else before + r.choice((1000, 1000, 2000))
         k = "ab"[n % 2] if place == "g1" else r.choice("abc")  # its splits take turns
         base = 1_000_000 * [p for _, p in ALL].index(place)
-        return {"id": base + n, "k": k, "p": r.choice("cd"), "x": r.randrange(6),
+        return {"id": base + n, "k": k, "p": r.choice((-7, 2**31 - 1)), "x": r.randrange(6),
                 "y": r.randrange(5), "at": at, "made": at + 60_000}  # fmt: skip
 
     def _append(self, place: str, new: list[Row]) -> None:

@@ -40,6 +40,7 @@ class Step:
     names: tuple[str, ...] = ("m1", "m2")  # of its aggregates
     was_names: tuple[tuple[str, str], ...] = ()  # a name now, and the one before
     since: str = ""  # from when new aggregates count: "restart" or "beginning"
+    late: int = 1  # seconds for which windows wait; none: they fire once
     begins: tuple[int, ...] = ()  # for the model: from which start on each aggregate counts
 
     @property
@@ -97,6 +98,13 @@ class Version:
     branches: tuple[Branch, ...]
     drop: tuple[str, ...] | bool = ()
     changes: tuple[str, ...] = field(default=())
+    narrow: bool = False  # the column `p` is an int, where no topic has it as a bigint
+
+    @property
+    def numbers(self) -> str:
+        """The type of `p`, part of many keys: all inputs have the same, so that joins can be."""
+        topics = any(i.kind == "log" for i in self.inputs)
+        return "int" if self.narrow and not topics else "bigint"
 
     def input(self, name: str) -> Input:
         return next(i for i in self.inputs if i.name == name)

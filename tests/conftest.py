@@ -24,7 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # These run twice, the second time with every constant at which work is cut made tiny: 1, 2 or
-# 3, by the module's name. Of each test's cases every third does so, chosen by their names, to be
+# 3, by the module's name. Of each test's cases every fifth does so, chosen by their names, to be
 # quick; HEADRACE_CUTS=1,2,3 runs all of these sizes over all of them.
 MODELS = ("graph", "joins", "log/test_model.py", "ops", "patterns", "process",
           "driver/test_crashes.py",
@@ -43,14 +43,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what runs with tiny cuts, the first case of each test and every third of the others."""
+    """Of what runs with tiny cuts, the first case of each test and every fifth of the others."""
     seen, thinned = set[str](), list[pytest.Item]()
     for item in items if not SIZES else ():
         case = getattr(item, "callspec", None)
         if case is None or not case.params.get("cuts"):
             continue
         test = item.nodeid.partition("[")[0]
-        if test in seen and crc32(item.nodeid.encode()) % 3:
+        if test in seen and crc32(item.nodeid.encode()) % 5:
             thinned.append(item)
         seen.add(test)
     if thinned:

@@ -10,6 +10,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -47,9 +48,34 @@ def _shop() -> str:
     return server().url.rpartition("/")[0] + f"/{name}"
 
 
+def _jobs() -> str:
+    """A server of jobs in the working folder; `headrace run` is that of its own tests."""
+    from headrace.server.daemon import Daemon
+    from headrace.server.http import serve
+    from tests.server.forking import forked
+    from tests.server.worlds import POLICY
+
+    Path("jobs").mkdir()
+    command = _open.enter_context(forked(Path(_open.enter_context(tempfile.TemporaryDirectory()))))
+    daemon = _open.enter_context(
+        Daemon(".headrace/server", ["jobs"], policy=POLICY, runs=command, questions=command)
+    )
+    http = _open.enter_context(serve(daemon.service, port=0, tokens=daemon.tokens))
+    daemon.home.say_address(http.url, daemon.started)
+    return http.url
+
+
+_open = ExitStack()  # servers that end with the page
+
+
+def end_servers() -> None:
+    _open.close()
+
+
 SERVERS: dict[str, dict[str, Callable[[], str]]] = {
     "kafka.md": {"localhost:9092": _kafka},
     "kafka-output.md": {"localhost:9092": _kafka},
+    "rest.md": {"http://127.0.0.1:8780": _jobs},
     "mqtt.md": {"localhost:1883": _mosquitto},
     "databases.md": {"postgresql://me@localhost/shop": _shop},
 }

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.page_servers import with_servers
+from tests.page_servers import end_servers, with_servers
 from tests.terminal import Typed, forget, type_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,6 +197,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(page, request, tmp_path,
     try:
         play(page.name, with_servers(page.name, text))
     finally:
+        end_servers()
         forget(tmp_path)
 
 

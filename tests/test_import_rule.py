@@ -24,7 +24,7 @@ BASE = (
     "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
     "reads", "hashing", "hints", "schemes", "secrets", "settings", "arrays", "isolate",
     "import_path", "files", "callables", "guarantees", "at_rest", "notebook", "printed",
-    "state_copies", "partition_paths", "key_match", "buckets", "spare_bytes",
+    "state_copies", "partition_paths", "key_match", "spare_bytes", "restarts", "buckets",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
@@ -50,6 +50,8 @@ ROOMS = {
     "engine": (*JOB, "epoch", "task", "driver", "inspect"),
     "look": (*JOB, "epoch", "task", "driver", "inspect"),
     "testing": (*JOB, "epoch", "task", "driver", "inspect", "look", "api"),
+    # never api, task or engine: no program runs there
+    "server": ("base", "state", "driver", "inspect", "plan.picture"),
 }
 # Single modules that may import more than their room does.
 MORE = {
@@ -57,7 +59,7 @@ MORE = {
     "testing/on_spark": ("engine",),  # imported only when a test asks for Spark
     "testing/transcript": ("top",),  # a transcript's program is written as users write theirs
 }
-TOP = ("__init__", "__main__", "cli*", "demo*", "server")  # these may import every room
+TOP = ("__init__", "__main__", "cli*", "demo*")  # these may import every room
 ANYWHERE = ("state.faults",)  # crash points: a leaf that everybody may pass
 
 DOORS = {
@@ -85,6 +87,7 @@ DOORS = {
     "paho": ("connect/mqtt",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
+    "prometheus_client": ("server/prometheus",),
     "typer": ("cli*",),
     "IPython": ("notebook",),
     "pickle": (),

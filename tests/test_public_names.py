@@ -13,6 +13,7 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
+    "connect_server",
     "create_savepoint", "forget", "plan_rewind", "replay_dead", "restore_savepoint", "savepoints",
     "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
     "tumbling", "value",
@@ -44,7 +45,7 @@ EDGES = [
 ]  # fmt: skip
 ERRORS = [
     "FencedError", "HeadraceError", "InputError", "LogError", "OutputError", "PlanError",
-    "RunError", "StateError", "StepError",
+    "RunError", "ServerError", "StateError", "StepError",
 ]  # fmt: skip
 
 

@@ -29,6 +29,7 @@ def test_the_defaults_are_for_a_laptop_and_this_folder():
     assert dataclasses.asdict(Settings.load()) == {
         "log": str(Path.cwd() / ".headrace" / "log"),
         "jobs": str(Path.cwd() / ".headrace" / "jobs"),
+        "server": str(Path.cwd() / ".headrace" / "server"),
         "master": "local[*]",
         "target_batch": 1_000,
         "max_batch": None,
@@ -127,7 +128,7 @@ def test_a_slip_of_the_pen_is_refused_with_what_was_meant(side, monkeypatch):
 def test_what_is_like_no_setting_is_refused_with_the_list_of_all():
     error = refusal(colour="blue")
     assert error.code == "HR-SETTINGS-001"
-    assert error.hint.startswith("The settings are log, jobs, master")
+    assert error.hint.startswith("The settings are log, jobs, server, master")
 
 
 def test_variables_of_others_in_the_environment_are_left_alone(monkeypatch):
@@ -189,3 +190,12 @@ def test_any_file_is_either_read_or_refused_by_name(content):
         Settings.load()
     except RunError as error:
         assert error.code.startswith("HR-SETTINGS-")
+
+
+def test_the_variables_of_a_client_of_a_server_are_no_misspelt_settings(monkeypatch):
+    monkeypatch.setenv("HEADRACE_SERVER_URL", "http://127.0.0.1:8780")
+    monkeypatch.setenv("HEADRACE_SERVER_TOKEN", "secret")
+    assert Settings.load().server == str(Path.cwd() / ".headrace" / "server")
+    monkeypatch.setenv("HEADRACE_SERVERS", "here")
+    with pytest.raises(RunError):
+        Settings.load()

@@ -150,6 +150,32 @@ ready_broker() { # for the tests of MQTT, which are skipped where there is none
         say "no mosquitto: the tests of MQTT will be skipped"
 }
 
+ready_promtool() { # for the test of /metrics; taken out of its package, which would start a server
+    has promtool || [ -x .venv/bin/promtool ] && return 0
+    if has apt-get && has dpkg-deb; then
+        say "fetching promtool (20 MB) with apt; nothing is installed"
+        (
+            cd .venv && apt-get download -qq prometheus >/dev/null 2>&1 &&
+                dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x -C . ./usr/bin/promtool &&
+                mv usr/bin/promtool bin/promtool
+            rm -rf prometheus_*.deb usr
+            [ -x bin/promtool ]
+        ) && return 0
+    fi
+    say "no promtool: what /metrics says will not be checked with it"
+}
+
+ready_systemd() { # for the test of the server's unit, which is skipped where there is none
+    [ "$(uname)" = Linux ] || return 0
+    has systemd-analyze || apt_install systemd ||
+        say "no systemd-analyze: the server's unit will not be verified"
+}
+
+ready_browser() { # for the tests of the page, which are skipped where there is none
+    has chromium || has chromium-browser || apt_install chromium chromium-browser ||
+        say "no chromium: the tests of the page will be skipped"
+}
+
 # --- Do it ----------------------------------------------------------------------------
 
 java=no
@@ -158,7 +184,9 @@ if [ "${1:-}" = --java ]; then
     java=yes
     ready_java
     ready_broker
+    ready_browser
+    ready_systemd
 fi
 ready_venv
-if [ $java = yes ]; then ready_archive; fi
+if [ $java = yes ]; then ready_archive && ready_promtool; fi
 if [ $# -gt 0 ]; then exec "$@"; fi

@@ -40,6 +40,7 @@ DYNAMIC = {
     ("check", "change.code"),  # set by the Change, with a literal
     ("report", "problem.code"),  # that of another error
     ("_await", "failed['code']"),  # that of the driver
+    ("_failed", "str(noted['code'])"),  # that of another process
     ("_as_output", "cause.code"),  # that of Kafka
     ("place_of", "cause.code"),
     ("registry_of", "cause.code"),  # that of a reference to a secret, or of a registry

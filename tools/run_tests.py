@@ -42,7 +42,7 @@ INSTALLED = "tests/test_installed.py"  # its environment is made once, for its t
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes that must be free there; a group leaves some hundred MB
 ON_DISK = ("sources",)
-PATIENCE = 75 * 60  # seconds for all; at rest a machine of two cores takes two thirds of that
+PATIENCE = 80 * 60  # seconds for all; at rest a machine of two cores takes two thirds of that
 SILENCE = 5 * 60  # seconds without a group that ends, after which it is said what goes on
 LAST_WORDS = 20  # seconds for a group to print where its threads are
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--durations=50")

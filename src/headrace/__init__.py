@@ -25,6 +25,7 @@ from headrace.errors import (
     OutputError,
     PlanError,
     RunError,
+    ServerError,
     StateError,
     StepError,
 )
@@ -87,6 +88,7 @@ from headrace.ops.window.assigners import WindowAssigner, cumulating, everything
 from headrace.ops.window.calendar import calendar
 from headrace.ops.window.evictors import keep, keep_last, keep_near
 from headrace.ops.window.process import WindowProcess, window_value
+from headrace.server.client import connect_server
 from headrace.sinks import Output, collected, on_driver, read_output
 from headrace.sources import Input, generate, rows
 from headrace.sources.spark_frames import from_spark
@@ -133,6 +135,7 @@ __all__ = [
     "Producer",
     "Run",
     "RunError",
+    "ServerError",
     "ShellBolt",
     "ShellSpout",
     "Spout",
@@ -157,6 +160,7 @@ __all__ = [
     "collect",
     "collected",
     "connect",
+    "connect_server",
     "count",
     "count_distinct",
     "count_min",

@@ -1,7 +1,7 @@
 """Durations and clocks; the only reader of wall time.
 
 Time is integer milliseconds since the epoch everywhere inside Headrace. Code that needs
-"now" takes a clock; nothing else calls `time.time`.
+"now" takes a clock; nothing else calls `time.time`, but for the server's launcher of processes.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
     ├── StateError        the job's folder: corrupt, of another job, or not fitting the program
     │   └── FencedError   another driver has taken the folder
     ├── StepError         the user's own function raised
-    └── RunError          the run itself: bad settings, Java missing, Spark failed
+    ├── RunError          the run itself: bad settings, Java missing, Spark failed
+    └── ServerError       the server of jobs refuses: no such job, not legal in its state
 
 A message is lower case and factual, names things as the user named them, and has no
 full stop. `hint` is a sentence that can be acted on. `code` is stable.
@@ -221,3 +222,7 @@ class StepError(HeadraceError):
 
 class RunError(HeadraceError):
     """The run itself."""
+
+
+class ServerError(HeadraceError):
+    """The server of jobs: what it was asked for cannot be done."""

@@ -20,6 +20,7 @@ from typing import Any
 from headrace.clock import millis
 from headrace.errors import PlanError, RunError, did_you_mean
 
+_OTHERS = frozenset(("server_url", "server_token"))  # variables of who talks to a server
 FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 
@@ -90,6 +91,7 @@ class Settings:
 
     log: str = _setting(_path, ".headrace/log")  # the embedded log's topics
     jobs: str = _setting(_path, ".headrace/jobs")  # one folder per job: state, manifests
+    server: str = _setting(_path, ".headrace/server")  # the folder of the server of jobs
     master: str = _setting(_master, "local[*]")
     target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides
@@ -137,7 +139,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
         # Others may have variables of their own; a misspelt name is refused.
-        if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
+        if name in _READ or (name not in _OTHERS and get_close_matches(name, _READ, cutoff=0.75)):
             values[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
     return values
 

@@ -1,4 +1,4 @@
-"""`headrace jobs`, `status`, `history`, `stop`: of jobs that run, have stopped, are damaged."""
+"""The commands about jobs, without a server: of jobs that run, have stopped, are damaged."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from headrace.testing import Driver
 from tests.terminal import forget
 
 JOBS = Path(".headrace") / "jobs"
+OF_A_JOB = ("describe", "history", "deactivate", "drain", "kill", "events", "logs")
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_jobs_lists_what_runs_has_ended_and_cannot_be_read(call):
     manifest = max((JOBS / "damaged" / "epochs").iterdir())
     manifest.write_text(manifest.read_text()[:-20])
 
-    result = call("jobs")
+    result = call("list")
     head, *lines = result.stdout.splitlines()
     assert head.split() == [
         "job", "state", "epoch", "committed", "read", "late", "dead", "folder",
@@ -69,30 +70,30 @@ def test_jobs_lists_what_runs_has_ended_and_cannot_be_read(call):
     assert " ended " in by_name["ended"] and by_name["ended"].split()[-3:-1] == ["0", "2"]
     assert f"running (process {os.getpid()} on " in by_name["running"]
     assert "HR-STATE-" in by_name["damaged"]
-    shown = {row["job"]: row for row in json.loads(call("jobs", "--json").stdout)}
+    shown = {row["job"]: row for row in json.loads(call("list", "--json").stdout)}
     assert shown["ended"]["read"] == 6 and shown["ended"]["dead"] == 2
     assert shown["running"]["read"] == 2
     running.close()
 
 
 def test_without_jobs_it_says_so(call):
-    assert call("jobs").stdout == "there are no jobs in '.headrace/jobs'\n"
+    assert call("list").stdout == "there are no jobs in '.headrace/jobs'\n"
 
 
 @pytest.mark.parametrize("place", ["one", ".headrace/jobs/one"])
 def test_status_shows_the_last_batch_and_where_every_record_went(call, place):
     driver = _driver("one")
     driver.epoch()
-    assert call("status", place).stdout.startswith("one: running (process ")
+    assert call("describe", place).stdout.startswith("one: running (process ")
     driver.drain()
     driver.close()
 
-    shown = call("status", place).stdout
+    shown = call("describe", place).stdout
     assert shown.startswith("one: ended, in .headrace/jobs/one\n  last batch, ")
     assert "input  in: read 6 = used 4 + filtered 0 + late 0 + dead 2" in shown
     assert "output out: wrote 4" in shown
     assert "  latency to the commit: from arrival p50 " in shown
-    found = json.loads(call("status", place, "--json").stdout)
+    found = json.loads(call("describe", place, "--json").stdout)
     assert found["epoch"] == found["figures"]["epoch"] == driver.manifest.epoch
     assert found["figures"]["totals"]["read"] == 6
 
@@ -123,18 +124,18 @@ def test_what_a_batch_before_those_stored_did_is_not_guessed(call):
     assert (first["wrote"], first["dead"], first["late"]) == (None, None, None)
 
 
-def test_stop_asks_a_job_that_runs_and_waits(call):
-    assert call("stop", "one").exit_code == 1  # there is no such job
+def test_deactivate_asks_a_job_that_runs_and_waits(call):
+    assert call("deactivate", "one").exit_code == 1  # there is no such job
     driver = _driver("one")
-    result = call("stop", "one", "--timeout", "0.2")
+    result = call("deactivate", "one", "--timeout", "0.2")
     assert result.exit_code == 1 and "HR-CLI-008" in result.stderr
     assert stop_requested(JOBS / "one") and driver.epoch() is None
     driver.close()
 
-    assert call("stop", "one").stdout == "one is not running\n"
+    assert call("deactivate", "one").stdout == "one is not running\n"
 
 
-@pytest.mark.parametrize("command", ["status", "history", "stop", "why"])
+@pytest.mark.parametrize("command", [*OF_A_JOB, "why"])
 def test_what_is_no_job_is_refused(call, tmp_path, command):
     (tmp_path / "empty").mkdir()
     (tmp_path / "new.py").write_text('import headrace as hr\njob = hr.Job("new")\n')
@@ -145,7 +146,7 @@ def test_what_is_no_job_is_refused(call, tmp_path, command):
     assert call(command, "missing.py").exit_code == 1
 
 
-@pytest.mark.parametrize("command", ["status", "history", "stop"])
+@pytest.mark.parametrize("command", OF_A_JOB)
 def test_a_program_that_has_not_run_is_refused(call, tmp_path, command):
     (tmp_path / "new.py").write_text(
         dedent(
@@ -162,7 +163,7 @@ def test_a_program_that_has_not_run_is_refused(call, tmp_path, command):
     assert not (tmp_path / ".headrace").exists()
 
 
-@pytest.mark.parametrize("command", ["jobs", "status", "history", "stop"])
+@pytest.mark.parametrize("command", ["list", *OF_A_JOB])
 def test_help_has_an_example(call, command):
     assert "Example:" in call(command, "--help").stdout
 
@@ -264,12 +265,12 @@ def test_stop_stops_a_job_on_spark_after_its_batch(call, tmp_path):
         while not list((tmp_path / JOBS / "ticks").glob("epochs/*")):
             assert running.poll() is None and time.monotonic() < deadline
             time.sleep(0.1)
-        assert "running" in call("status", "ticks.py").stdout
-        result = call("stop", "ticks")
+        assert "running" in call("describe", "ticks.py").stdout
+        result = call("deactivate", "ticks")
         _, said = running.communicate(timeout=60)
     finally:
         running.kill()
 
     assert result.stdout.startswith("ticks has stopped after epoch ")
     assert running.returncode == 0 and "stopped after epoch" in said
-    assert " stopped, in " in call("status", "ticks").stdout
+    assert " stopped, in " in call("describe", "ticks").stdout

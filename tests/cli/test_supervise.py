@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.cli.supervise import FAILURES, PASSING, Supervisor
+from headrace.cli.supervise import Supervisor
+from headrace.restarts import FAILURES, PASSING
 
 ROOT = Path(__file__).parents[2]
 # Ends as the next line of the file `ends` says, a code or a signal; notes its arguments.

@@ -72,8 +72,7 @@ def days(
     """The rows day by day, each under its version; the input's key is of its kind."""
     (place / "in").mkdir(parents=True)
     for day, kind in enumerate(kinds):
-        text = "".join(json.dumps(row) + "\n" for row in ROWS if row["day"] == day)
-        (place / "in" / f"{day}.json").write_text(text)
+        fed(place, day)
         until = "end" if day == len(kinds) - 1 else None
         driver(place, build, day, kind, until, drop[day]).drain()
     return Counter(
@@ -81,6 +80,11 @@ def days(
         for day in range(len(kinds))
         for row in hr.collected(str(place / "job"), f"out {day}").to_pylist()
     )
+
+
+def fed(place: Path, day: int) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in ROWS if row["day"] == day)
+    (place / "in" / f"{day}.json").write_text(text)
 
 
 def job(place: Path, build: Callable[[int, Any], Any], day: int, kind: str) -> hr.Job:

@@ -120,7 +120,32 @@ OWN = {
     "top": (
         lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),
         lambda s: s.key_by("area").top(5, by="sensor", unbounded=True, name="s"),
-        "'rows' of this top was 3 and is 5; 'by' of this top was celsius and is sensor",
+        "'rows' of this top was 3 and is 5: of each key only the 3 best are stored; 'by' of this "
+        "top was celsius and is sensor: what is stored are the best rows by that",
+    ),
+    "fewer of the best": (
+        lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),
+        lambda s: s.key_by("area").top(2, by="celsius", unbounded=True, name="s"),
+        "'rows' of this top was 3 and is 2: rows that are not among the best any more would have "
+        "to be taken back",
+    ),
+    "throttle": (
+        lambda s: s.key_by("area").throttle(2, per="2s", name="s"),
+        lambda s: s.key_by("area").throttle(2, per="3s", name="s"),
+        "'per' of this throttle was 2s and is 3s: what is stored is counted by 2s, and cannot be "
+        "parted or put together by 3s",
+    ),
+    "suppress": (
+        lambda s: s.key_by("area").suppress("2s", name="s"),
+        lambda s: s.key_by("area").suppress("1s", name="s"),
+        "'period' of this suppress was 2s and is 1s: what is stored is counted by 2s, and cannot "
+        "be parted or put together by 1s",
+    ),
+    "semi join": (
+        lambda s: s.join(s.where("sensor > 1"), on="area", how="semi", within="5s"),
+        lambda s: s.join(s.where("sensor > 1"), on="area", how="semi", within="3s"),
+        "'within' of this join changed: which partner of a row is the first was decided by the "
+        "bounds that there were",
     ),
     "interval": (
         lambda s: s.join(s.where("sensor > 1"), on="area", within="5s"),
@@ -130,7 +155,8 @@ OWN = {
     "pattern": (
         lambda s: s.key_by("area").match(pattern("a", "celsius > 1").within("5s"), name="s"),
         lambda s: s.key_by("area").match(pattern("a", "celsius > 2").within("5s"), name="s"),
-        "'patterns' of this match changed",
+        "'patterns' of this match changed: partial matches are stored by their place in the "
+        "pattern that there was",
     ),
     "kind": (
         lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),

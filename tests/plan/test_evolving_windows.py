@@ -153,7 +153,19 @@ CHANGES: list[tuple[Build, Build, str]] = [
         "it stored aggregates of each window and stores the value of its fold",
     ),
     (reduced(FIVE), folded(FIVE), "the value of its reduce of each window and stores the value of"),
-    (folded(FIVE), folded(FIVE, lateness="1s"), "its fold of each window and stores all rows"),
+    (
+        folded(FIVE), folded(FIVE, lateness="1s"),
+        "its fold of each window and stores all rows: the rows of windows that are open are gone",
+    ),
+    (
+        folded(FIVE, lateness="1s"), folded(FIVE),
+        "all rows of each window and stores the value of its fold: what is computed of stored "
+        "rows is not made of them at a start",
+    ),
+    (
+        over(hr.tumbling(rows=5)), over(hr.tumbling(rows=5), trigger=EARLY),
+        "of windows that rows end, other counts are stored with a trigger than without",
+    ),
     (over(FIVE), processed(FIVE), "it stored aggregates of each window and stores all rows"),
     (processed(FIVE), over(TEN), "was tumbling 5s and is tumbling 10s; it stored all rows"),
     (

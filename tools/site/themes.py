@@ -233,6 +233,34 @@ THEMES = (
         ),
     ),
     Theme(
+        "server",
+        "Jobs as a service",
+        "The jobs of a server, ``headrace server``, from Python. See :doc:`/docs/guide/server` and "
+        ":doc:`/docs/guide/rest`.",
+        public("connect_server"),
+        (
+            "ServerConnection",
+            "ServedJob",
+            "ServerInfo",
+            "JobView",
+            "JobDetails",
+            "Version",
+            "UpgradePlan",
+            "Figures",
+            "InputFigures",
+            "StepFigures",
+            "OutputFigures",
+            "WindowFigures",
+            "Backpressure",
+            "Bottleneck",
+            "Event",
+            "Series",
+            "LogPart",
+            "State",
+            "Verb",
+        ),
+    ),
+    Theme(
         "testing",
         "Testing",
         "``headrace.testing``: a job under test, in this process or on Spark. See "
@@ -271,7 +299,7 @@ pytest finds them by itself where Headrace is installed.
         "and :doc:`/docs/guide/errors` for rows that cannot be processed.",
         public(
             "HeadraceError PlanError InputError OutputError LogError StateError StepError "
-            "RunError FencedError"
+            "RunError FencedError ServerError"
         ),
     ),
 )

@@ -14,14 +14,30 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import dead, doctor, folders, forget, jobs, savepoint, state, topic, why
-from headrace.cli.supervise import MAY_PASS, PASSING
+from headrace.cli import (
+    dead,
+    doctor,
+    folders,
+    forget,
+    jobs,
+    moves,
+    savepoint,
+    server,
+    state,
+    top,
+    topic,
+    views,
+    why,
+)
+from headrace.cli.error_note import note_error, take_place
 from headrace.errors import HeadraceError
+from headrace.restarts import MAY_PASS, PASSING
 
 HELP = """Stream processing for Python on Apache Spark.
 
 A job is a Python file that makes an [bold]hr.Job[/bold]. The commands about jobs take
-that file; those that only look at a job, stop and savepoint also take its name or folder.
+that file, or, where the program is not needed, the job's name or folder. Where a server runs
+([bold]headrace server[/bold]), a name is that of a job of the server.
 """
 EPILOG = """Try:
 
@@ -29,12 +45,19 @@ EPILOG = """Try:
 [bold]headrace run job.py --until end[/bold]  process what its inputs hold now, then end
 [bold]headrace run job.py[/bold]              run until Ctrl-C, which finishes the batch
 [bold]headrace plan job.py[/bold]             after a change: what happens to the state
-[bold]headrace jobs[/bold]                    which jobs run here, and how far they are
+[bold]headrace list[/bold]                    which jobs there are, and how far they are
+[bold]headrace top[/bold]                     what they are doing, on a live screen
 [bold]headrace why job.py[/bold]              why there is no output yet
 [bold]headrace dead ls job.py[/bold]          rows that failed, and why
 [bold]headrace doctor job.py[/bold]           every file checked, and what to do
 [bold]headrace state get job.py STEP[/bold]   the state of a step, while the job runs
+[bold]headrace server --programs .[/bold]     jobs as a service, then:
+[bold]headrace submit job.py[/bold]           have it run, watched and restarted
 """
+
+
+SERVED = "Jobs as a service"
+RENAMED = {"jobs": "list", "status": "describe", "stop": "deactivate"}
 
 
 class _Commands(TyperGroup):
@@ -45,9 +68,11 @@ class _Commands(TyperGroup):
         _unwrap(self)
 
     def invoke(self, ctx: Any) -> Any:
+        place = take_place()
         try:
             return super().invoke(ctx)
         except HeadraceError as error:
+            note_error(place, error)
             typer.echo(str(error), err=True)
             for note in getattr(error, "__notes__", ()):
                 typer.echo(note, err=True)
@@ -56,6 +81,8 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """What is a command of a group, as in `headrace groups`, is named with it."""
+        if args[0] in RENAMED:
+            ctx.fail(f"No such command {args[0]!r}. It is called '{RENAMED[args[0]]}' now.")
         for name, group in self.commands.items():
             if args[0] not in self.commands and args[0] in getattr(group, "commands", {}):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean '{name} {args[0]}'?")
@@ -82,11 +109,15 @@ app = typer.Typer(
 app.command("run", rich_help_panel="Jobs")(jobs.run)
 app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
-app.command("jobs", rich_help_panel="Jobs")(folders.jobs)
-app.command("status", rich_help_panel="Jobs")(folders.status)
+app.command("list", rich_help_panel="Jobs")(views.list_jobs)
+app.command("describe", rich_help_panel="Jobs")(views.describe)
+app.command("top", rich_help_panel="Jobs")(top.top)
+app.command("events", rich_help_panel="Jobs")(views.events)
 app.command("history", rich_help_panel="Jobs")(folders.history)
 app.command("outputs", rich_help_panel="Jobs")(folders.outputs)
-app.command("stop", rich_help_panel="Jobs")(folders.stop)
+app.command("deactivate", rich_help_panel="Jobs")(moves.deactivate)
+app.command("drain", rich_help_panel="Jobs")(moves.drain)
+app.command("kill", rich_help_panel="Jobs")(moves.kill)
 app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(dead.app, name="dead", rich_help_panel="Jobs")
 app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Jobs")
@@ -94,6 +125,14 @@ app.command("rewind", rich_help_panel="Jobs")(savepoint.rewind)
 app.command("doctor", rich_help_panel="Jobs")(doctor.doctor)
 app.command("forget", rich_help_panel="Jobs")(forget.forget)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
+app.add_typer(server.app, name="server", rich_help_panel=SERVED)
+app.command("submit", rich_help_panel=SERVED)(moves.submit)
+app.command("activate", rich_help_panel=SERVED)(moves.activate)
+app.command("restart", rich_help_panel=SERVED)(moves.restart)
+app.command("rebalance", rich_help_panel=SERVED)(moves.rebalance)
+app.command("upgrade", rich_help_panel=SERVED)(moves.upgrade)
+app.command("logs", rich_help_panel=SERVED)(views.logs)
+app.command("remove", rich_help_panel=SERVED)(moves.remove)
 app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,9 +51,16 @@ def list_letters(
     place: Place,
     step: Step = None,
     limit: Annotated[int, typer.Option(help="Letters to list at most.", metavar="N")] = 20,
+    error: Annotated[
+        str | None, typer.Option(help="Only those whose error contains this.", metavar="TEXT")
+    ] = None,
     job: Name = None,
     folder: Folder = None,
     as_json: AsJson = False,
+    groups: Annotated[
+        bool,
+        typer.Option("--groups", help="As JSON, with how many there are of each step and error."),
+    ] = False,
 ) -> None:
     """List the newest dead letters, the newest last.
 
@@ -61,8 +69,14 @@ def list_letters(
 
     Example: [bold]headrace dead ls fire-alarm --step parse[/bold]
     """
-    letters = _open_letters(place, job, folder, step)
+    letters = _open_letters(place, job, folder, step, times=groups)
+    if groups:
+        counted = list(_groups(letters))
+    letters = letters if error is None else letters.filter(_containing(letters, error))
     rows = [_row(letters, number) for number in _newest(letters, limit)]
+    if groups:
+        _show_groups(counted, letters.num_rows, rows)
+        return
     if not as_json:
         rows = [{**row, "error": _line(row["error"])} for row in rows]
     waiting = ("replay",) if any(row["replay"] for row in rows) else ()
@@ -172,6 +186,31 @@ def _epochs(text: str) -> tuple[int, int]:
         ) from None
 
 
+def _containing(letters: pa.Table, error: str) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    return pc.match_substring(letters.column("error"), error)
+
+
+def _groups(letters: pa.Table) -> Iterator[dict[str, Any]]:
+    """By step and kind of error: how many, and when the first and the last was; most first."""
+    found: dict[tuple[str, str], list[int | None]] = {}
+    columns = (letters.column(name).to_pylist() for name in ("step", "error", "at"))
+    for step, error, at in zip(*columns, strict=True):
+        found.setdefault((step, _kind(error)), []).append(at)
+    for (step, error), times in sorted(found.items(), key=lambda group: -len(group[1])):
+        known = [at for at in times if at is not None]  # earlier versions did not note it
+        yield {
+            "step": step, "error": error, "count": len(times), "first": min(known, default=None),
+            "last": max(known, default=None),
+        }  # fmt: skip
+
+
+def _show_groups(groups: list[dict[str, Any]], total: int, rows: list[dict[str, Any]]) -> None:
+    letters = [{**row, "time": row.pop("at")} for row in reversed(rows)]
+    typer.echo(json.dumps({"total": total, "groups": groups, "letters": letters}))
+
+
 def _letters(place: Path, job: str | None, folder: str | None) -> tuple[pa.Table, list[str]]:
     """The letters of the job, each with its number and what is known of its replay."""
     from headrace.driver.dead_replay import ASKED, letters_of
@@ -183,17 +222,25 @@ def _letters(place: Path, job: str | None, folder: str | None) -> tuple[pa.Table
         else (ASKED if id in found.asked else "")
         for id in found.rows.column("id").to_pylist()
     ]
-    return found.rows.drop_columns(["id", "at", "enters", "port", "row"]), states
+    return found.rows.drop_columns(["id", "enters", "port", "row"]), states
 
 
 def _open_letters(
-    place: Path, job: str | None, folder: str | None, step: str | None, *, every: bool = False
+    place: Path,
+    job: str | None,
+    folder: str | None,
+    step: str | None,
+    *,
+    every: bool = False,
+    times: bool = False,
 ) -> pa.Table:
-    """The letters of a step, or of all; without those that were replayed, unless `every`."""
+    """The letters of a step, or of all; without those that were replayed, unless `every`; with
+    the times at which they were written, if asked for."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     letters, states = _letters(place, job, folder)
+    letters = letters if times else letters.drop_columns(["at"])
     letters = letters.append_column("replay", pa.array(states, pa.string()))
     if not every:
         letters = letters.filter(pa.array([not s.startswith("replayed") for s in states], "bool"))

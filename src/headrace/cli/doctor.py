@@ -51,7 +51,7 @@ def doctor(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every file of a job or of topics, and say what can be done.
+    """Check every file of a job or of topics, and say what to do.
 
     Reads all that the job has stored and written, with the topics of the embedded log that it
     reads and writes, and names each file that is damaged or missing: which rows that affects,

@@ -1,13 +1,12 @@
-"""`headrace jobs`, `status`, `history`, `outputs` and `stop`: jobs by their folders.
+"""`headrace history` and `outputs`, and the lines of other commands: jobs by their folders.
 
-All but `stop` only read; what they show is what manifests and outputs say, so it is the same for a
+Nothing is changed; what they show is what manifests and outputs say, so it is the same for a
 job that runs, has stopped, or was killed.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +34,6 @@ Place = Annotated[
         show_default=False,
     ),
 ]
-_LOOK_EVERY = 0.1  # seconds
 
 
 class JobFolder(NamedTuple):
@@ -53,7 +51,7 @@ def job_at(place: Path, job: str | None = None, folder: str | None = None) -> Jo
             "HR-CLI-005",
             f"{str(place)!r} is not the folder of a job",
             "A job's folder has a file job.json; jobs are in .headrace/jobs by default, and "
-            "`headrace jobs` lists them. Or pass the Python file that makes the job.",
+            "`headrace list` lists them. Or pass the Python file that makes the job.",
         )
     from headrace.driver.start import folder_of  # slow to import, and help needs none of it
 
@@ -68,35 +66,8 @@ def job_at(place: Path, job: str | None = None, folder: str | None = None) -> Jo
     return JobFolder(program.name, log)
 
 
-def jobs(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Where the jobs are. Default: .headrace/jobs.", metavar="DIR"),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the jobs of a folder: which run, and how far each is.
-
-    Example: [bold]headrace jobs[/bold]
-    """
-    root = folder or Path(Settings.load().jobs)
-    paths = sorted(path.parent for path in root.glob("*/job.json"))
-    rows = [_row(path) for path in paths]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-    elif rows:
-        shed = ("shed",) if any("shed" in row for row in rows) else ()
-        fates = ("read", "late", "dead", *shed)
-        print_table(rows, ("job", "state", "epoch", "committed", *fates, "folder"))
-    else:
-        typer.echo(f"there are no jobs in {_short(root)!r}")
-
-
-def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Show whether a job runs, its last batch, where records went.
-
-    Example: [bold]headrace status fire-alarm[/bold]
-    """
+def describe_folder(place: Path, job: str | None, folder: str | None, as_json: bool) -> None:
+    """A job of this machine: whether it runs, its last batch, where records went."""
     from headrace.inspect.figures import figures_of
     from headrace.inspect.figures_text import in_words
     from headrace.inspect.progress import account, progress_of, status_line
@@ -105,10 +76,10 @@ def status(place: Place, job: Name = None, folder: Folder = None, as_json: AsJso
     found = figures_of(at.log, now)
     if as_json:
         shown = None if found is None else found.to_json()
-        typer.echo(json.dumps({**_row(at.log.folder), "figures": shown}, indent=2))
+        typer.echo(json.dumps({**row_of(at.log.folder), "figures": shown}, indent=2))
         return
     manifest = at.log.latest()
-    typer.echo(f"{at.name}: {_state(at.log, manifest)}, in {_short(at.log.folder)}")
+    typer.echo(f"{at.name}: {_state(at.log, manifest)}, in {short_path(at.log.folder)}")
     if manifest is None or found is None:
         typer.echo("  no batch has been committed yet")
         return
@@ -181,46 +152,11 @@ def outputs(place: Place, job: Name = None, folder: Folder = None, as_json: AsJs
     print_table([{"output": row.pop("name"), **row} for row in rows], ("output", *columns[1:]))
 
 
-def stop(
-    place: Place,
-    job: Name = None,
-    folder: Folder = None,
-    timeout: Annotated[
-        float, typer.Option(help="How long to wait for it to stop.", metavar="SECONDS")
-    ] = 60.0,
-) -> None:
-    """Stop a running job once its current batch is done.
-
-    It continues from there when it is started again.
-
-    Example: [bold]headrace stop fire-alarm[/bold]
-    """
-    from headrace.driver.planner import request_stop
-
-    at = job_at(place, job, folder)
-    driver = at.log.driver()
-    if driver is None:
-        typer.echo(f"{at.name} is not running")
-        return
-    request_stop(at.log.folder)
-    deadline = time.monotonic() + timeout
-    while at.log.driver() == driver:
-        if time.monotonic() > deadline:
-            raise RunError(
-                "HR-CLI-008",
-                f"{at.name} has not stopped within {timeout:g} s: {driver} drives it",
-                "It stops when its batch is done: wait, and ask `headrace status`. A signal "
-                "(Ctrl-C, SIGTERM) to that process asks for the same, a second one does not wait.",
-            )
-        time.sleep(_LOOK_EVERY)
-    typer.echo(f"{at.name} has stopped after epoch {at.log.newest()}")
-
-
-def _row(folder: Path) -> dict[str, Any]:
+def row_of(folder: Path) -> dict[str, Any]:
     """A job in a line; what is wrong with its folder in the place of what cannot be read."""
     from headrace.inspect.progress import moment, progress_of
 
-    log, row = EpochLog(folder), {"job": folder.name, "folder": _short(folder)}
+    log, row = EpochLog(folder), {"job": folder.name, "folder": short_path(folder)}
     try:
         row["job"] = read_sealed(folder / "job.json", "job")["job"]
         manifest = log.latest()
@@ -278,7 +214,7 @@ def _written(progress: Progress) -> int:
     return sum(rows for name, rows in progress.outputs.items() if name != DEAD)
 
 
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
     """A path as one would type it here."""
     path, here = path.absolute(), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

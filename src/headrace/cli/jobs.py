@@ -14,10 +14,11 @@ import typer
 
 import headrace as hr
 from headrace.cli.loading import load_job
-from headrace.cli.supervise import Supervisor, command_of
+from headrace.cli.supervise import Supervisor
 from headrace.driver.start import folder_of
 from headrace.engine.interrupts import acting, say_stopped
 from headrace.errors import RunError, StateError
+from headrace.restarts import command_of
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
 
@@ -115,7 +116,7 @@ def run(
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
     with acting(lambda number: _leave(file.stem, number)):
-        program = load_job(file, job)
+        program = load_job(file, job, to_run=True)
         program.check()
     if restart:
         place = folder_of(program.program(), Settings.load(), folder)
@@ -183,7 +184,11 @@ def explain(file: File, job: Name = None, as_json: AsJson = False, svg: PictureP
             ) from error
         typer.echo(f"drawn: {svg}", err=True)
         return
-    typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
+    if as_json:
+        place = folder_of(program.program(), Settings.load(), None)
+        typer.echo(json.dumps({**explanation.json, "folder": place}, indent=2))
+    else:
+        typer.echo(explanation.text)
 
 
 def plan(

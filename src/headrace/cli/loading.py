@@ -11,6 +11,7 @@ import importlib.util
 import re
 import sys
 import traceback
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -19,9 +20,13 @@ from headrace.api.job import Job
 from headrace.errors import HeadraceError, RunError, Site
 
 
-def load_job(file: Path, name: str | None = None) -> Job:
-    """The job that `file` makes; `name` chooses among several."""
-    module = _load(file)
+def load_job(file: Path, name: str | None = None, *, to_run: bool = False) -> Job:
+    """The job that `file` makes; `name` chooses among several.
+
+    Unless it is to run, what the file prints goes to standard error: the output is our answer.
+    """
+    with nullcontext() if to_run else redirect_stdout(sys.stderr):
+        module = _load(file)
     all_jobs = {id(v): v for v in vars(module).values() if isinstance(v, Job)}
     jobs = [j for j in all_jobs.values() if name is None or j.name == name]
     if len(jobs) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,13 +39,18 @@ Limit = Annotated[int, typer.Option(help="Rows to show at most.", metavar="ROWS"
 
 
 @app.command("ls")
-def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
+def list_steps(
+    file: File, job: Name = None, folder: Folder = None, as_json: AsJson = False
+) -> None:
     """List the steps that have state: key, rows and columns of each.
 
     Example: [bold]headrace state ls examples/fire_alarm.py[/bold]
     """
     program, log = _opened(file, job, folder)
     names = _names(program)
+    if as_json:
+        typer.echo(json.dumps({"steps": list(_facts(program, log))}, indent=2))
+        return
     for name in names:
         state = _state(program, log, name)
         rows, by = state.to_arrow(), ", ".join(state.key.names) or "no key"
@@ -127,6 +133,10 @@ def sql(
     job: Name = None,
     folder: Folder = None,
     as_json: AsJson = False,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="As one JSON object: columns, rows and the epoch."),
+    ] = False,
 ) -> None:
     """Query the state with SQL; each step is a table of that name.
 
@@ -135,11 +145,31 @@ def sql(
     from headrace.inspect.step_state import ask
 
     program, log = _opened(file, job, folder)
-    rows = ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)})
-    if as_json:
+    states = {n: _state(program, log, n) for n in _names(program)}
+    rows = ask(query, {n: state.to_arrow() for n, state in states.items()})
+    if whole:
+        epoch = max((state.snapshot.epoch for state in states.values()), default=0)
+        values = [list(row.values()) for row in rows.slice(0, limit).to_pylist()]
+        facts = {"columns": rows.column_names, "rows": values, "epoch": epoch}
+        typer.echo(_line({**facts, "more": max(0, rows.num_rows - limit)}))
+    elif as_json:
         _show(rows, limit)
     else:
         _show_table(rows, limit)
+
+
+def _facts(program: Program, log: EpochLog) -> Iterator[dict[str, Any]]:
+    from headrace.inspect.progress import progress_of
+
+    latest = log.latest()
+    held = {} if latest is None else progress_of(latest, {}).held_bytes
+    for name in _names(program):
+        state = _state(program, log, name)
+        rows = state.to_arrow()
+        yield {
+            "name": name, "kind": state.node.what.kind, "key": list(state.key.names),
+            "rows": rows.num_rows, "bytes": held.get(name), "columns": rows.column_names,
+        }  # fmt: skip
 
 
 def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:

@@ -71,8 +71,8 @@ def repair_job(
         raise StateError(
             "HR-DOCTOR-001",
             f"the job in {str(place)!r} is running: a driver that lives has the folder",
-            "Stop it first (headrace stop); without --repair doctor only looks, also at a job "
-            "that runs.",
+            "Stop it first (headrace deactivate); without --repair doctor only looks, also at a "
+            "job that runs.",
         )
     log, done = EpochLog(place), list[str]()
     _mend(list(check_fence(JobFacts(place, Looked()))), done)

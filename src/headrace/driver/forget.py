@@ -101,7 +101,7 @@ def _refuse_living(log: EpochLog, name: str) -> None:
         raise StateError(
             "HR-FORGET-001",
             f"job {name!r} is running: {driver} drives it in {str(log.folder)!r}",
-            "Stop it first (headrace stop), and start it again when its key is forgotten.",
+            "Stop it first (headrace deactivate), and start it again when its key is forgotten.",
         )
 
 

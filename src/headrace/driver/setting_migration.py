@@ -1,4 +1,4 @@
-"""Stored state brought to wider keys and to settings that were others, before a run.
+"""Stored state brought to wider columns and to settings that were others, before a run.
 
 What may be another is judged in `plan/setting_changes.py`.
 """
@@ -10,15 +10,18 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from headrace.clock import MIN_TIME
 from headrace.driver.rewritten_runs import State, fitted, rewritten
 from headrace.ops.fold import FoldSpec
+from headrace.ops.process.migration import widens
 from headrace.ops.tables import with_column
 from headrace.plan.fold_changes import is_other_fold
 from headrace.plan.nodes import Stateful
-from headrace.plan.setting_changes import changed_settings, wider_keys
+from headrace.plan.setting_changes import changed_settings
 from headrace.plan.shapes import shape
+from headrace.plan.wider_columns import wider_columns
 from headrace.state.manifest import StepFacts, table_key
 from headrace.state.runs import RunCache, RunWriter
 from headrace.state.sorted_run import sorted_run
@@ -32,7 +35,7 @@ def migrated_settings(
     if not old.shape or old.kind != node.what.at_rest:
         return old, state
     new = shape(node)
-    wider, changed = wider_keys(node, old.shape, new), changed_settings(node, old.shape, new)
+    wider, changed = wider_columns(node, old.shape, new), changed_settings(node, old.shape, new)
     folded = is_other_fold(node, old.shape, new)
     for spec in node.operator().tables():
         table = table_key(node.name, spec.name)
@@ -50,11 +53,18 @@ def migrated_settings(
 
 
 def _widened(spec: TableSpec, run: pa.Table) -> pa.Table:
-    """Integers of one value have one hash, and one order: each row stays where it is."""
-    for field in spec.key:
-        if run.schema.field(field.name).type != field.type:
+    """A wider key has the same hash, and the same order: each row stays where it is."""
+    for field in (*spec.key, *spec.value):
+        if field.name in run.column_names and _wider(run.schema.field(field.name).type, field.type):
             run = with_column(run, field.name, run.column(field.name).cast(field.type))
     return run
+
+
+def _wider(was: pa.DataType, now: pa.DataType) -> bool:
+    """Also of rows that are stored as lists, one for each column."""
+    if pt.is_list(was) and pt.is_list(now):
+        return _wider(was.value_type, now.value_type)
+    return widens(was, now)
 
 
 def _folded(node: Stateful, run: pa.Table) -> pa.Table:

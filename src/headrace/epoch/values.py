@@ -81,8 +81,8 @@ class Epoch:
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
     resent: int | None = None  # as in its offset
-    looks: InputLooks = field(default_factory=InputLooks)  # as in its offset; level tasks have none
     over: Mapping[str, int] = field(default_factory=dict)  # see `StepFacts`, of those that have it
+    looks: InputLooks = field(default_factory=InputLooks)  # as in its offset; level tasks have none
 
     def operator(self, node: Stateful) -> Operator:
         """A fresh operator of a step, for one task."""

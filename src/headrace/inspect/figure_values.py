@@ -7,17 +7,20 @@ second. None is what is not known, never zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
 _AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
 _TEXTS = ("name", "kind", "step", "why")
+_SIMPLE = (int, str, bool, type(None))
 _NAMED = ("inputs", "steps", "outputs")  # each a list of parts that have names
 
 
 @dataclass(frozen=True, slots=True)
 class InputFigures:
+    """An input: where its records went, its rate, lag and latency."""
+
     name: str
     read: int
     used: int
@@ -35,6 +38,8 @@ class InputFigures:
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
+    """A step: rows in and out, its share of the time, its state, figures of the user's own."""
+
     name: str
     kind: str
     level: int | None
@@ -55,6 +60,8 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class OutputFigures:
+    """An output: rows, their rate, the time to publish them."""
+
     name: str
     rows: int
     rate: float | None
@@ -64,6 +71,8 @@ class OutputFigures:
 
 @dataclass(frozen=True, slots=True)
 class WindowFigures:
+    """A step with windows: how many are open, and when the next closes."""
+
     step: str
     open: int  # rows of its state
     next: int | None  # the event time at which the next one is due
@@ -71,18 +80,24 @@ class WindowFigures:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
+    """The step that limits the job, and why."""
+
     step: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
+    """Whether rows wait that were not admitted, and how many."""
+
     held_back: bool
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
+    """All figures of a job at one time; a figure that is not known is None, never 0."""
+
     time: int
     epoch: int
     committed: int
@@ -110,7 +125,7 @@ class Figures:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready to dump."""
-        json: dict[str, Any] = _plain(asdict(self))
+        json: dict[str, Any] = _plain(self)
         return json
 
     def series(self) -> dict[str, float | None]:
@@ -119,20 +134,27 @@ class Figures:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_AS.get(name, name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
+    """Values, and parts that have names, as JSON has them: often, so it looks at types alone."""
+    kind = type(value)
+    if kind is float:
+        return round(value, 4)
+    if kind in _SIMPLE:
+        return value
+    if kind is list or kind is tuple:
         return [_plain(part) for part in value]
-    return round(value, 4) if isinstance(value, float) else value
+    if is_dataclass(kind):
+        return {_AS.get(n, n): _plain(getattr(value, n)) for n in kind.__dataclass_fields__}
+    return {_AS.get(name, name): _plain(part) for name, part in value.items()}
 
 
 def _paths(path: str, json: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     for name, value in json.items():
         at = f"{path}.{name}" if path else name
-        if isinstance(value, Mapping):
+        kind = type(value)
+        if kind is dict:
             yield from _paths(at, value)
-        elif name in _NAMED and isinstance(value, list):
-            for part in value:
+        elif kind is list:
+            for part in value if name in _NAMED else ():
                 yield from _paths(f"{at}.{part['name']}", part)
-        elif name not in _TEXTS and not isinstance(value, list | str | bool):
+        elif name not in _TEXTS and kind is not str and kind is not bool:
             yield at, value

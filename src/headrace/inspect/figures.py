@@ -101,18 +101,24 @@ def figures_of(log: EpochLog, now: int) -> Figures | None:
     manifest = log.latest()
     if manifest is None:
         return None
-    before = None
-    for epoch in reversed(log.epochs()):
-        if epoch < manifest.epoch:
-            try:
-                earlier = log.read(epoch)
-            except FencedError:
-                break  # a driver that runs has cleared it away
-            if earlier.timeline != manifest.timeline or earlier.wall < manifest.wall - _MINUTE:
-                break
-            before = sample_of(earlier.wall, earlier)
+    before = next(iter(samples_before(log, manifest)), None)
     live = read_live(log.folder, now)
     return figures(now if log.is_held() else manifest.wall, manifest, before, live)
+
+
+def samples_before(log: EpochLog, newest: Manifest) -> list[Sample]:
+    """What was counted in the minute before a manifest, as far as earlier ones are there."""
+    found: list[Sample] = []
+    for epoch in reversed(log.epochs()):
+        if epoch < newest.epoch:
+            try:
+                manifest = log.read(epoch)
+            except FencedError:
+                break  # a driver that runs has cleared it away
+            if manifest.timeline != newest.timeline or manifest.wall < newest.wall - _MINUTE:
+                break
+            found.append(sample_of(manifest.wall, manifest))
+    return found[::-1]
 
 
 def _precedes(before: Sample, now: Sample) -> bool:

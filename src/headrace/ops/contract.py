@@ -204,7 +204,7 @@ class Spec(ABC):
         """Whether its aggregates are stored as partials, to which others can be added."""
         return False
 
-    widens_keys = False  # whether its state goes on under a key of wider integers
+    widens_keys = False  # whether its state goes on under a wider key, and in wider stored rows
 
     def goes_on(self, before: Mapping[str, Any]) -> dict[str, str]:
         """The settings of its shape that may be others than `before` over the same state, each

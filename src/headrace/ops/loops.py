@@ -84,6 +84,7 @@ class Iterate(Spec):
     keyed: bool
 
     kind = "iterate"
+    widens_keys = True
 
     @property
     def endless(self) -> bool:

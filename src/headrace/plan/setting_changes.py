@@ -1,4 +1,4 @@
-"""What may be another over the same state: wider keys, a fold's record, settings that steps know.
+"""What may be another over the same state: wider columns, a fold's record, some settings.
 
 What is stored is rewritten by `driver/setting_migration.py` where it has to be.
 """
@@ -8,41 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow.types as pt
-
-from headrace.ddl import read_type
-from headrace.ops.process.migration import CHANGED, WIDENED, MigratedPart, widens
+from headrace.ops.process.migration import CHANGED, MigratedPart
 from headrace.plan.fold_changes import VALUES, fold_parts, is_other_fold
 from headrace.plan.nodes import Stateful
+from headrace.plan.wider_columns import as_wide_now, wider_columns
 
 Shape = Mapping[str, Any]
-KEY, SETTINGS = "key", "what"
+SETTINGS = "what"
 
 
 def setting_parts(node: Stateful, old: Shape, new: Shape) -> Iterator[MigratedPart]:
     """What is another, and may be; all else that differs is left for its difference."""
-    yield from wider_keys(node, old, new)
+    yield from wider_columns(node, old, new)
     yield from fold_parts(node, old, new)
     for name, because in changed_settings(node, old, new).items():
         yield MigratedPart(name, CHANGED, because)
-
-
-def wider_keys(node: Stateful, old: Shape, new: Shape) -> list[MigratedPart]:
-    """The columns of the key that are wider; none where a key is more than that."""
-    was, now = old[KEY], new[KEY]
-    if was == now or not node.what.widens_keys or len(was) != len(now) or len(node.inputs) > 1:
-        return []
-    found = []
-    for name, before, after in zip(node.keys[0], was, now, strict=True):
-        if before == after:
-            continue
-        types = [one[1] if node.what.keys_by_name else one for one in (before, after)]
-        named = not node.what.keys_by_name or before[0] == after[0]
-        a, b = map(read_type, types)
-        if not (named and pt.is_integer(a) and pt.is_integer(b) and widens(a, b)):
-            return []
-        found.append(MigratedPart(name, WIDENED, f"from {types[0]} to {types[1]}"))
-    return found
 
 
 def changed_settings(node: Stateful, old: Shape, new: Shape) -> dict[str, str]:
@@ -65,8 +45,7 @@ def unsure_settings(node: Stateful, old: Shape, new: Shape) -> str:
 
 def as_now(node: Stateful, old: Shape, new: Shape) -> dict[str, Any]:
     """The shape in a manifest, as it would be if all that may be another had always been so."""
-    if wider_keys(node, old, new):
-        old = {**old, KEY: new[KEY]}
+    old = as_wide_now(node, old, new)
     if is_other_fold(node, old, new):
         old = {**old, VALUES: new[VALUES]}
     if changed := changed_settings(node, old, new):

@@ -35,6 +35,7 @@ from headrace.plan.aggregate_changes import (
 from headrace.plan.nodes import Stateful
 from headrace.plan.setting_changes import as_now
 from headrace.plan.shapes import FROM
+from headrace.plan.wider_columns import why_no_key
 from headrace.plan.window_changes import others_beside, why_not
 from headrace.schema import ddl_type
 
@@ -56,7 +57,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if old["kind"] == kind:
         was = as_now(node, was, new)
     if isinstance(node.what, ProcessSpec):
-        key = _differences({"key": was["key"]}, {"key": new["key"]})
+        key = _differences(node, {"key": was["key"]}, {"key": new["key"]})
         refused = refusals(list(value_parts(node.what, was)))
         regrouped = node.what.regrouped(was, new)
         held = held_differences(was, new)
@@ -67,7 +68,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         was = {**was, AGGREGATES: new[AGGREGATES]}
     if was == _itself(new):
         return "; ".join(aggregates)
-    changes = [*_differences(was, new), *aggregates]
+    changes = [*_differences(node, was, new), *aggregates]
     if windows and not changes:
         return firing_difference(node, was)
     return "; ".join(changes) or _some_change(node)
@@ -83,9 +84,10 @@ def _itself(shape: Shape) -> dict[str, Any]:
     return {part: value for part, value in shape.items() if part != FROM}
 
 
-def _differences(old: Shape, new: Shape) -> Iterator[str]:
+def _differences(node: Stateful, old: Shape, new: Shape) -> Iterator[str]:
     if old.get("key") != new.get("key"):
-        yield f"its key was {words(old.get('key'))} and is {words(new.get('key'))}"
+        was, now = old.get("key", ()), new.get("key", ())
+        yield f"its key was {words(was)} and is {words(now)}{why_no_key(node, was, now)}"
     if old.get("by") != new.get("by"):
         was, now = (s.get("by", "event") for s in (old, new))
         yield f"it went by {was} time and goes by {now} time"
@@ -134,17 +136,39 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
         if (kind, name) == ("top", "holds"):
             yield _held(after)
             continue
+        why = _why_no_setting(kind, name, was, now)
         if kind in _FORGETTING and name == "within" and _longer(before, after):
             yield _forgotten(before, after)
         elif isinstance(before, dict | list) or isinstance(after, dict | list):
-            yield f"{name!r} of this {kind} changed"
+            yield f"{name!r} of this {kind} changed{why}"
         else:
-            yield f"{name!r} of this {kind} was {_setting(name, before)} and is " + _setting(
-                name, after
-            )
+            texts = (_setting(name, value) for value in (before, after))
+            yield f"{name!r} of this {kind} was {' and is '.join(texts)}{why}"
 
 
 _FORGETTING = ("deduplicate", "join")
+
+
+def _why_no_setting(kind: str, name: str, was: Shape, now: Shape) -> str:
+    """Why what is stored by one setting cannot go on by another; empty where that is plain."""
+    if name in ("per", "period") and None not in (was.get(name), now.get(name)):
+        old, new = (pretty(s[name]) if isinstance(s[name], int) else s[name] for s in (was, now))
+        return (
+            f": what is stored is counted by {old}, and cannot be parted or put together by {new}"
+        )
+    if (kind, name) == ("top", "rows"):
+        if was[name] < now[name]:
+            return f": of each key only the {was[name]} best are stored"
+        return ": rows that are not among the best any more would have to be taken back"
+    if (kind, name) == ("sample", "rows"):
+        return ": the sample of a period that is not over was drawn by it"
+    if kind == "top" and name in ("by", "largest", "each"):
+        return ": what is stored are the best rows by that"
+    if (kind, name) == ("match", "patterns"):
+        return ": partial matches are stored by their place in the pattern that there was"
+    if (kind, name) == ("join", "within") and now.get("how") == "semi":
+        return ": which partner of a row is the first was decided by the bounds that there were"
+    return ""
 
 
 def _longer(before: Any, after: Any) -> bool:
@@ -179,6 +203,7 @@ def _setting(name: str, value: Any) -> str:
 # Both sides are plain JSON from `shapes.shape`; whether state fits is not decided here.
 
 
+_ALL_ROWS = "all rows"
 ONCE = ("WindowAgg", "WindowFold", "PaneFold", "RowWindow")  # their windows fire once
 WINDOWS = (*ONCE, "AnyWindow", "TriggeredRowWindow")
 _STEPS = {
@@ -218,7 +243,10 @@ def window_differences(old: Shape, new: Shape) -> Iterator[str]:
         yield f"its mode was {was!r} and is {now!r}"
     was, now = stored_text(old), stored_text(new)
     if was != now:
-        yield f"it stored {was} of each window and stores {now}"
+        why = "the rows of windows that are open are gone"
+        if was == _ALL_ROWS:
+            why = "what is computed of stored rows is not made of them at a start"
+        yield f"it stored {was} of each window and stores {now}: {why}"
 
 
 def _window_settings(window: str | Shape) -> Shape:
@@ -252,12 +280,15 @@ def ordering(what: str, was: Shape, now: Shape) -> Iterator[str]:
 def firing_difference(node: Stateful, old: Shape) -> str:
     """What is different about when windows fire, where nothing else is."""
     now = node.what.firing(node.schema)
+    why = ""
+    if {old["kind"], node.what.at_rest} == {"RowWindow", "TriggeredRowWindow"}:
+        why = ": of windows that rows end, other counts are stored with a trigger than without"
     if old["kind"] in ONCE:
-        return f"its windows fired once, when they were over, and now it has {now or 'none'}"
+        return f"its windows fired once, when they were over, and now it has {now or 'none'}{why}"
     if now is None:
         return (
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "
-            "are over, now"
+            f"are over, now{why}"
         )
     return f"its trigger stored other values than it does now, with {now}"
 
@@ -269,7 +300,7 @@ def _mode(window: str | Shape) -> str:
 def stored_text(shape: Shape) -> str:
     """What is stored of each window."""
     if "rows" in shape:
-        return "all rows"
+        return _ALL_ROWS
     return f"the value of its {shape['folds']}" if "folds" in shape else "aggregates"
 
 

@@ -101,10 +101,15 @@ class EpochLog:
 
     def driver(self) -> str | None:
         """The driver that holds the folder and lives, in words; None if there is none."""
+        holder = self.holder()
+        return None if holder is None else f"process {holder[0]} on {holder[1]}"
+
+    def holder(self) -> tuple[int, str] | None:
+        """The process and the machine of the driver that holds the folder and lives."""
         if not self.is_held():
             return None
         holder = sealed.read_sealed(self._fence(max(self._tokens())), "fence")
-        return f"process {holder['pid']} on {holder['host']}"
+        return int(holder["pid"]), str(holder["host"])
 
     def is_held(self) -> bool:
         """Whether the driver that has taken the folder last still lives."""

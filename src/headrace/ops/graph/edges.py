@@ -86,6 +86,7 @@ class GraphSpec(Spec):
     vertex: str  # the type of vertices, as text
 
     endless = True
+    widens_keys = True
     changes = True  # its results are changes, with the column that says so
 
     @property

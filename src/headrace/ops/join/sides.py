@@ -33,6 +33,7 @@ class EventTimeJoin(Spec):
     """A join by event time, for which rows can be late."""
 
     lateness: int
+    widens_keys = True
     needs_time = True
     has_late = True
 
@@ -45,6 +46,7 @@ class EitherTimeJoin(Spec):
     """A join by event time or, if `processing`, by processing time, when no row is late."""
 
     processing: bool
+    widens_keys = True
 
     @property
     def needs_time(self) -> bool:

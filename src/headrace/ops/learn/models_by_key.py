@@ -42,6 +42,7 @@ class LearningSpec(Spec):
     settings: tuple[tuple[str, Any], ...]  # how it was made
 
     keys_by_name = True
+    widens_keys = True
     endless = True
 
     @property

@@ -52,7 +52,7 @@ class CarriedWindows:
                 "Look at all of the state, which shows them as they are; or wait until they are "
                 f"over, when the watermark is at {utc_text(int(rows.column(TIME)[-1].as_py()))}.",
             )
-        return self._shown(rows, self._keys)
+        return self._shown(merge(rows, [TIME, HASH, *self._keys], self._aggs), self._keys)
 
     def _shown(self, windows: pa.Table, names: Sequence[str]) -> pa.Table:
         """Stored windows with their bounds and results."""

@@ -112,7 +112,8 @@ class PaneOperator(Operator):
         seen = with_bounds(merged.select(self._keys), start, end, values)
         if self._carried is None or CARRIED not in tables:
             return seen
-        return pa.concat_tables([seen, self._carried.view(tables[CARRIED], since, until)])
+        parts = [seen, self._carried.view(tables[CARRIED], since, until)]
+        return pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
 
     def _in_blocks(self, arrived: pa.Table) -> pa.Table:
         assert self._coarse is not None

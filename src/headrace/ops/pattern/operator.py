@@ -70,6 +70,7 @@ class MatchSpec(Spec):
     unbounded: bool = False
 
     kind = "match"
+    widens_keys = True
     needs_time = True
     has_late = True
 

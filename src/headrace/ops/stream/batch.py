@@ -38,6 +38,7 @@ class Batch(Spec):
     types: tuple[tuple[str, str], ...]
 
     kind = "batch"
+    widens_keys = True
 
     @property
     def endless(self) -> bool:

@@ -45,6 +45,7 @@ class Best(Spec):
 
     needs_time = True
     has_late = True
+    widens_keys = True
 
     @property
     def kind(self) -> str:

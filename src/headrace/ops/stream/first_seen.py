@@ -65,6 +65,7 @@ class FirstSeen(Spec):
     expected: int
 
     kind = "first_seen"
+    widens_keys = True
     passes = True
     needs_time = True
     has_late = True

@@ -41,6 +41,7 @@ class Top(Spec):
 
     kind = "top"
     endless = True
+    widens_keys = True
 
     @property
     def table_ports(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -41,6 +41,7 @@ class Suppress(Spec):
     types: tuple[tuple[str, str], ...]
 
     kind = "suppress"
+    widens_keys = True
 
     @property
     def thins_table(self) -> bool:

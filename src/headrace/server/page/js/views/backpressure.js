@@ -1,0 +1,65 @@
+// What waits, where, and why: inputs, the time of an epoch by phase, and how busy each step is.
+
+import { h } from "../dom.js";
+import { count, duration, rate, seconds } from "../format.js";
+import { empty, meter, panel, table } from "../parts.js";
+import { NO_FIGURES } from "./overview.js";
+
+export class Backpressure {
+  constructor(app, of) {
+    Object.assign(this, { app, of });
+  }
+
+  view() {
+    const f = this.of.figures;
+    if (!f) return empty(NO_FIGURES);
+    return [this.verdict(f), this.phases(f), this.steps(f), this.inputs(f)];
+  }
+
+  verdict(f) {
+    const held = f.backpressure;
+    return h("div", { class: `hint-box${held?.held_back ? " warn" : ""}`, key: "verdict" },
+      h("p", { class: "fact" }, held?.held_back
+        ? ["The inputs are held back: ", count(held.rows), " rows wait, so that an epoch takes no longer than it should."]
+        : "Nothing is held back: every row that is there is read with the next epoch."),
+      f.bottleneck ? h("p", { class: "hint" }, h("strong", {}, f.bottleneck.step), " is the bottleneck. ", f.bottleneck.why) : null);
+  }
+
+  phases(f) {
+    const all = Object.entries(f.phases).filter(([, ms]) => ms > 0);
+    const whole = all.reduce((sum, [, ms]) => sum + ms, 0);
+    if (!whole) return null;
+    return panel("Where the time of an epoch goes",
+      h("p", { class: "note" }, `The last epoch took ${duration(f.took_ms)}, from planning to commit.`),
+      h("div", { class: "stack", "aria-hidden": "true" }, all.map(([name, ms], i) =>
+        h("span", { key: name, class: `part part-${(i % 6) + 1}`, title: `${name}: ${duration(ms)}`, vars: { "--share": (ms / whole).toFixed(4) } }))),
+      h("dl", { class: "legend" }, all.map(([name, ms], i) => h("div", { key: name },
+        h("dt", {}, h("span", { class: `dot part-${(i % 6) + 1}`, "aria-hidden": "true" }), name), h("dd", {}, duration(ms))))));
+  }
+
+  steps(f) {
+    const rows = [...f.steps].sort((a, b) => (b.busy ?? -1) - (a.busy ?? -1));
+    return panel("Steps, the busiest first", table({
+      caption: "Steps by how busy they are", steady: true, rows, key: (s) => `${s.name} ${s.level ?? ""}`, columns: [
+        { id: "name", title: "Step", cell: (s) => s.name },
+        { id: "kind", title: "Kind", cell: (s) => s.kind },
+        { id: "busy", title: "Busy", number: true, cell: (s) => meter(s.busy) },
+        { id: "execute", title: "For 1,000 rows", number: true, cell: (s) => duration(s.execute_ms) },
+        { id: "process", title: "In an epoch", number: true, cell: (s) => duration(s.process_ms) },
+        { id: "in", title: "In", number: true, cell: (s) => rate(s.rate_in) },
+        { id: "out", title: "Out", number: true, cell: (s) => rate(s.rate_out) },
+      ],
+    }));
+  }
+
+  inputs(f) {
+    return panel("What waits at the inputs", table({
+      caption: "What waits at the inputs", steady: true, rows: f.inputs, key: (i) => i.name, columns: [
+        { id: "name", title: "Input", cell: (i) => i.name },
+        { id: "rate", title: "Rate", number: true, cell: (i) => rate(i.rate) },
+        { id: "lag", title: "Rows that wait", number: true, cell: (i) => count(i.lag_rows) },
+        { id: "seconds", title: "The oldest waits", number: true, cell: (i) => seconds(i.lag_seconds) },
+      ],
+    }));
+  }
+}

@@ -1,0 +1,199 @@
+"""Processes of jobs: started, found again, asked to stop, killed, with all that they have started.
+
+What is known of a process is in the folder of its run, where `launcher.py` has written it, so a
+server that is started later knows as much as the one that has started the process. A process is
+its number and the moment of its start: a number alone may be somebody else's by now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import ServerError
+from headrace.files import make_folder, replace_durably
+from headrace.restarts import command_of
+from headrace.server import launcher
+
+MARK = "HEADRACE_RUN_FOLDER"  # in the environment of all that belongs to a run
+_NOTE = "HEADRACE_NOTE_ERROR"  # of `cli/error_note.py`
+LOG_BYTES = 32 << 20  # of a run's log, at most
+_children: dict[Path, subprocess.Popen[bytes]] = {}  # by run: of this process, to be waited for
+_KILL = 10.0  # seconds until what is killed is gone
+_LOOK = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ExitNote:
+    """How the process of a run has ended, as its launcher has noted it."""
+
+    code: int  # negative: by that signal
+    asked: bool  # it had been asked to stop
+    ended: int
+    error_code: str | None = None
+    error: str | None = None  # its text
+
+    @property
+    def clean(self) -> bool:
+        """It has ended as it should; one that was asked while it began to run, too."""
+        return self.code == 0 or (self.asked and self.code == -signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProcess:
+    """What is known of the process of a run."""
+
+    launched: bool  # else there is none, and there was none
+    pid: int | None = None  # while it lives
+    exit: ExitNote | None = None  # None of a process that is gone: it was killed
+
+
+class Processes:
+    """Starts and ends the runs of jobs; `command` makes the command line of arguments."""
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Callable[[Sequence[str]], list[str]] = command_of,
+        log_bytes: int = LOG_BYTES,
+    ) -> None:
+        self._folder, self._command, self._log_bytes = folder, command, log_bytes
+
+    def start(self, run: Path, arguments: Sequence[str]) -> None:
+        """Launch a run; the folder `run` is new."""
+        make_folder(run)
+        environment = {**os.environ, MARK: str(run), _NOTE: str(run / launcher.ERROR)}
+        environment["PYTHONUNBUFFERED"] = "1"  # its log is read while it runs
+        order = {
+            "command": self._command(arguments), "cwd": str(self._folder),
+            "environment": environment, "log_bytes": self._log_bytes,
+        }  # fmt: skip
+        path = run / launcher.ORDER
+        path.touch(0o600)  # the environment may hold passwords
+        path.write_text(json.dumps(order), encoding="utf-8")
+        command = [sys.executable, "-I", "-S", launcher.__file__, str(run)]
+        try:
+            _children[run] = subprocess.Popen(
+                command, cwd=self._folder, env=environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError as error:
+            raise ServerError(
+                "HR-SERVER-005",
+                f"no process can be started: {error.strerror}",
+                "Free memory, or allow more processes.",
+            ) from error
+
+    def look(self, run: Path) -> RunProcess:
+        child = _children.get(run)
+        if child is not None and child.poll() is not None:
+            _children.pop(run, None)
+        who = _read(run / launcher.PROCESS)
+        if who is None:
+            return RunProcess(launched=False)
+        pid = _alive(who)
+        return RunProcess(True, pid, None if pid is not None else _exit_note(run))
+
+    def is_ours(self, run: Path) -> bool:
+        """Whether the launcher of a run is a child of this process, on its way perhaps."""
+        return run in _children
+
+    def call_off(self, run: Path) -> bool:
+        """See to it that a run that has not been launched never will be; False if it has."""
+        if not run.is_dir():
+            return True
+        called_off = launcher.claim(run, {"pid": 0, "start": None})
+        if called_off:
+            (run / launcher.ORDER).unlink(missing_ok=True)
+        return called_off
+
+    def stop(self, run: Path) -> None:
+        """Ask it to stop after the batch in hand."""
+        pid = _alive(_read(run / launcher.PROCESS))
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def kill(self, run: Path, within: float = _KILL) -> bool:
+        """End a run with all that it has started, at once; False if something is left."""
+        deadline = time.monotonic() + within
+        while members := self.members(run):
+            for pid in members:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK)
+            child = _children.get(run)
+            if child is not None:
+                child.poll()
+        return True
+
+    def members(self, run: Path) -> list[int]:
+        """Every process of a run that lives: its launcher, the job, Spark, workers."""
+        who = _read(run / launcher.PROCESS) or {}
+        leader, alive = int(who.get("pid") or 0), _alive(who)
+        found = {alive} if alive is not None else set()
+        mark = os.fsencode(f"{MARK}={run}")
+        for entry in Path("/proc").glob("[0-9]*") if leader else ():
+            pid = int(entry.name)
+            with suppress(OSError):
+                if os.getsid(pid) == leader and mark in _environment(entry):
+                    found.add(pid)
+        return sorted(pid for pid in found if launcher.start_of(pid) is not None)
+
+
+def _environment(entry: Path) -> list[bytes]:
+    return (entry / "environ").read_bytes().split(b"\0")
+
+
+def _alive(who: Mapping[str, Any] | None) -> int | None:
+    """The number of a process that is this very one and lives."""
+    if who is None or not who.get("pid") or not who.get("start"):
+        return None
+    pid = int(who["pid"])
+    return pid if launcher.start_of(pid) == who["start"] else None
+
+
+def _exit_note(run: Path) -> ExitNote | None:
+    noted = _read(run / launcher.EXIT)
+    if noted is None:
+        return None
+    error = noted.get("error") or {}
+    return ExitNote(
+        int(noted["code"]), bool(noted["asked"]), int(noted["ended"]), error.get("code"),
+        error.get("text"),
+    )  # fmt: skip
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a small file holds; None if there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def last_words(run: Path, most: int = 20) -> list[str]:
+    """The last lines of a run's log."""
+    there = launcher.parts(run)
+    if not there:
+        return []
+    with suppress(OSError), there[-1][1].open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 16_384))
+        return file.read().decode(errors="replace").splitlines()[-most:]
+    return []
+
+
+def write_json(path: Path, content: Any) -> None:
+    replace_durably(path, json.dumps(content, indent=1).encode())

@@ -1,0 +1,110 @@
+"""Figures once a second: a manifest is read only when there is another, a broken folder stops
+nobody, and what is shown is also what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.server.daemon import Daemon
+from headrace.server.lifecycle import State
+from headrace.server.records import JobRecord
+from headrace.state.epochs import EpochLog
+from headrace.state.manifest import Manifest
+
+
+class Job:
+    """The folder of a job, with manifests that a test writes."""
+
+    def __init__(self, daemon: Daemon, folder: Path, state: State) -> None:
+        self.log = EpochLog(folder)
+        self.log.open("j", 8)
+        self.token = self.log.take_fence()
+        record = JobRecord(
+            name=folder.name, program="/p.py", folder=str(folder), since=0, state=state
+        )
+        daemon.parts.desk.put(record)
+
+    def commit(self, epoch: int, read: int) -> None:
+        counts = {"in": {"read": read, "used": read, "filtered": 0, "late": 0, "dead": 0}}
+        manifest = Manifest(
+            epoch, self.token, str(epoch), "j", 1_000 * epoch, 1_000 * epoch + 100, counts=counts
+        )
+        self.log.commit(replace(manifest, lag=7))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, clock: ManualClock) -> Iterator[Daemon]:
+    made = Daemon(tmp_path / "home", clock=clock)
+    yield made
+    made._store.close()
+    made.home.release()
+
+
+def test_figures_are_shown_and_stored(daemon: Daemon, tmp_path: Path, clock: Any) -> None:
+    job = Job(daemon, tmp_path / "shop", State.RUNNING)
+    sampling, service = daemon.parts.sampling, daemon.service
+    sampling.sample()
+    assert service.job("shop").figures is None and service.job("shop").job.epoch == 0
+    job.commit(1, 100)
+    sampling.sample()
+    clock.advance(10_000)
+    job.commit(2, 600)
+    sampling.sample()
+    figures = service.job("shop").figures
+    assert figures is not None and figures["totals"]["read"] == 600
+    seen = service.job("shop").job
+    assert (seen.epoch, seen.rate_in, seen.lag_rows) == (2, 50.0, 7) == (
+        figures["epoch"], figures["rate_in"], figures["lag_rows"],
+    )  # fmt: skip
+    series = service.series("shop", names=["totals.read", "rate_in"])
+    assert series.times == (1_000_000, 1_010_000)
+    assert series.series["totals.read"] == (100.0, 600.0)
+    assert service.figures()["shop"] == figures
+
+
+def test_a_manifest_is_read_only_when_there_is_another(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(daemon, tmp_path / "shop", State.RUNNING)
+    job.commit(1, 100)
+    read, real = list[int](), EpochLog.read
+    monkeypatch.setattr(EpochLog, "read", lambda log, epoch: read.append(epoch) or real(log, epoch))
+    for _ in range(5):
+        daemon.parts.sampling.sample()
+    job.commit(2, 200)
+    for _ in range(5):
+        daemon.parts.sampling.sample()
+    assert read == [1, 2]
+
+
+def test_of_a_job_at_rest_nothing_is_stored(daemon: Daemon, tmp_path: Path) -> None:
+    Job(daemon, tmp_path / "shop", State.INACTIVE).commit(1, 100)
+    daemon.parts.sampling.sample()
+    daemon.parts.sampling.sample()
+    figures = daemon.service.job("shop").figures
+    assert figures is not None and figures["totals"]["read"] == 100
+    assert daemon.service.series("shop").times == ()
+
+
+def test_a_folder_that_is_damaged_has_no_figures_and_stops_nobody(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    for name in ("broken", "whole"):
+        Job(daemon, tmp_path / name, State.RUNNING).commit(1, 100)
+    (manifest,) = (tmp_path / "broken" / "epochs").iterdir()
+    manifest.write_text("no manifest")
+    daemon.parts.sampling.sample()
+    assert daemon.service.job("broken").figures is None
+    assert daemon.service.job("whole").figures is not None
+    assert [job.name for job in daemon.service.jobs()] == ["broken", "whole"]
