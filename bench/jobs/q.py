@@ -1,8 +1,8 @@
 """Q: measuring: what it costs that a job measures itself: time in steps, latency, arrivals.
 
-The job of A, and rows of the embedded log through a filter and a function in Python, in process:
-every other epoch of a run is measured, those between are not, so that both meet the same
-machine. What counts is the processors' time, of all threads.
+Sliding windows, and rows of the embedded log through a filter and a function in Python, in process:
+every other epoch is measured, and in a second run of the same job those between, so that each epoch
+is compared with itself on the same machine. What counts is the processors' time, of all threads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from bench.measure import OURS, Lab
@@ -48,28 +48,33 @@ def params(kind: str, quick: bool = False) -> dict[str, Any]:
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """Twice the same job: the epochs that are measured the first time are not, the second."""
+    job = _windows(params) if params["kind"] == "windows" else _rows(params, place)
+    first, second = (_epochs(job, place / f"job{turn}", params["batch"], turn) for turn in (0, 1))
+    pairs = [
+        (a, b) if _measured(number, 0) else (b, a)
+        for number, (a, b) in enumerate(zip(first, second, strict=True))
+    ][SKIP:]
+    on, off = zip(*pairs, strict=True)
+    return {"on": mean(on), "off": mean(off), "ratio": median(a / b for a, b in pairs)}
+
+
+def _epochs(job: Any, folder: Path, batch: int, turn: int) -> list[float]:
+    """The processors' time of each epoch, in ms."""
     from bench.unmeasured import unmeasured
     from headrace.testing import Driver
 
-    job = _windows(params) if params["kind"] == "windows" else _rows(params, place)
-    batch = params["batch"]
-    spent: tuple[list[float], list[float]] = ([], [])
-    driver = Driver(job, place / "job", max_batch=batch, first_batch=batch, tasks=1)
-    for number in range(params["epochs"]):
-        off = _turn(number)
+    driver, spent = Driver(job, folder, max_batch=batch, first_batch=batch, tasks=1), []
+    while True:
         began = time.process_time()
-        with unmeasured() if off else nullcontext():
+        with nullcontext() if _measured(len(spent), turn) else unmeasured():
             if driver.epoch() is None:
-                break
-        if number >= SKIP:
-            spent[off].append(1_000 * (time.process_time() - began))
-    ratios = [on / without for on, without in zip(*spent, strict=False)]
-    return {"on": median(spent[0]), "off": median(spent[1]), "ratio": median(ratios)}
+                return spent
+        spent.append(1_000 * (time.process_time() - began))
 
 
-def _turn(number: int) -> bool:
-    """On, off, off, on: neither is always the first of two."""
-    return number % 4 in (1, 2)
+def _measured(number: int, turn: int) -> bool:
+    return (number + turn) % 2 == 0
 
 
 def _windows(params: Mapping[str, Any]) -> Any:
