@@ -65,4 +65,7 @@ def pause_after(code: int, failures: int) -> float:
 
 def ending_of(code: int) -> str:
     """How a process has ended, in words."""
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"failed, with {code}"
+    if code >= 0:
+        return f"failed, with {code}"
+    named = {int(known): known.name for known in signal.Signals}
+    return f"killed by {named.get(-code, f'the signal {-code}')}"

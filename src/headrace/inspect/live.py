@@ -55,8 +55,8 @@ def read_live(folder: str | Path, now: int, process: tuple[int, int] | None = No
             return None
         values = {f.name: content[f.name] for f in fields(Live) if f.name in content}
         live = Live(**{**values, "warnings": tuple(values.get("warnings", ()))})
+        if abs(now - live.time) > _OLD or process not in (None, (live.pid, live.started)):
+            return None
     except (OSError, ValueError, KeyError, TypeError):  # none, or of another version
-        return None
-    if abs(now - live.time) > _OLD or process not in (None, (live.pid, live.started)):
         return None
     return live

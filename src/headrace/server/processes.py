@@ -2,7 +2,8 @@
 
 What is known of a process is in the folder of its run, where `launcher.py` has written it, so a
 server that is started later knows as much as the one that has started the process. A process is
-its number and the moment of its start: a number alone may be somebody else's by now.
+its number and the moment of its start: a number alone may be somebody else's by now. Whatever a
+run starts has its folder in the environment; by that it is found where the folder's notes are lost.
 """
 
 from __future__ import annotations
@@ -97,11 +98,19 @@ class Processes:
         child = _children.get(run)
         if child is not None and child.poll() is not None:
             _children.pop(run, None)
-        who = _read(run / launcher.PROCESS)
-        if who is None:
-            return RunProcess(launched=False)
-        pid = _alive(who)
-        return RunProcess(True, pid, None if pid is not None else _exit_note(run))
+        who = _who(run)
+        pid = _alive(who) if who is not None else self._launcher(run)
+        if pid is not None:
+            return RunProcess(True, pid)
+        launched = who is not None or (run / launcher.PROCESS).exists()
+        return RunProcess(launched, None, _exit_note(run) if launched else None)
+
+    def _launcher(self, run: Path) -> int | None:
+        """That of a run whose note of it is lost; None while it is on its way to write it."""
+        if (run / launcher.ORDER).exists():
+            return None
+        words = [os.fsencode(launcher.__file__), os.fsencode(run)]
+        return next((pid for pid in _marked(run) if _command_line(pid)[-2:] == words), None)
 
     def is_ours(self, run: Path) -> bool:
         """Whether the launcher of a run is a child of this process, on its way perhaps."""
@@ -118,7 +127,7 @@ class Processes:
 
     def stop(self, run: Path) -> None:
         """Ask it to stop after the batch in hand."""
-        pid = _alive(_read(run / launcher.PROCESS))
+        pid = self.look(run).pid
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -133,46 +142,76 @@ class Processes:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK)
-            child = _children.get(run)
-            if child is not None:
-                child.poll()
+        child = _children.get(run)
+        if child is not None and child.poll() is not None:
+            del _children[run]
         return True
 
     def members(self, run: Path) -> list[int]:
-        """Every process of a run that lives: its launcher, the job, Spark, workers."""
-        who = _read(run / launcher.PROCESS) or {}
-        leader, alive = int(who.get("pid") or 0), _alive(who)
-        found = {alive} if alive is not None else set()
-        mark = os.fsencode(f"{MARK}={run}")
-        for entry in Path("/proc").glob("[0-9]*") if leader else ():
-            pid = int(entry.name)
-            with suppress(OSError):
-                if os.getsid(pid) == leader and mark in _environment(entry):
-                    found.add(pid)
+        """Every process of a run that lives: its launcher, the job, Spark, workers, and what has
+        left its session or its environment."""
+        alive = _alive(_who(run))
+        found = _marked(run)
+        if alive is not None:  # so the session is this run's
+            found |= {alive} | {pid for pid in _numbers() if _session(pid) == alive}
         return sorted(pid for pid in found if launcher.start_of(pid) is not None)
 
 
-def _environment(entry: Path) -> list[bytes]:
-    return (entry / "environ").read_bytes().split(b"\0")
+def _numbers() -> list[int]:
+    """Of all processes."""
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+
+
+def _session(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return None
+
+
+def _marked(run: Path) -> set[int]:
+    """The processes that have a run in their environment."""
+    mark, found = os.fsencode(f"{MARK}={run}"), set[int]()
+    for pid in _numbers():
+        with suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(pid)
+    return found - {os.getpid()}
+
+
+def _command_line(pid: int) -> list[bytes]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    return []
+
+
+def _who(run: Path) -> dict[str, Any] | None:
+    """Who a run is, or that it was called off; None if nobody has said so, or not legibly."""
+    who = _read(run / launcher.PROCESS)
+    if who is None or not isinstance(who.get("pid"), int):
+        return None
+    return who if isinstance(who.get("start"), str | None) else None
 
 
 def _alive(who: Mapping[str, Any] | None) -> int | None:
     """The number of a process that is this very one and lives."""
-    if who is None or not who.get("pid") or not who.get("start"):
+    if who is None or who["pid"] <= 0 or not who.get("start"):
         return None
-    pid = int(who["pid"])
+    pid: int = who["pid"]
     return pid if launcher.start_of(pid) == who["start"] else None
 
 
 def _exit_note(run: Path) -> ExitNote | None:
-    noted = _read(run / launcher.EXIT)
-    if noted is None:
-        return None
-    error = noted.get("error") or {}
-    return ExitNote(
-        int(noted["code"]), bool(noted["asked"]), int(noted["ended"]), error.get("code"),
-        error.get("text"),
-    )  # fmt: skip
+    """None if there is none that can be read."""
+    noted = _read(run / launcher.EXIT) or {}
+    error = noted.get("error")
+    error = error if isinstance(error, dict) else {}
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        code, text = error.get("code"), error.get("text")
+        return ExitNote(
+            int(noted["code"]), bool(noted["asked"]), int(noted["ended"]),
+            None if code is None else str(code), None if text is None else str(text),
+        )  # fmt: skip
+    return None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -62,7 +62,7 @@ class Sampling:
         """Look at every job, and store what those that have a process are doing."""
         now, taken = self._desk.now(), {}
         for record in self._desk.records():
-            with suppress(HeadraceError, OSError):
+            with suppress(Exception):
                 figures = self._look(record, now)
                 if figures is not None and record.state in WITH_PROCESS:
                     taken[record.name] = figures.series()

@@ -7,6 +7,7 @@ is in memory alone, so a server that is started again goes on where the last one
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ from headrace.server.questions import Questions
 from headrace.server.records import BACK, READY, START, STOP, TRIAL, JobRecord
 from headrace.state.epochs import EpochLog
 
+_LOG = logging.getLogger("headrace.server")
 _LOOK = 0.02  # seconds
 _AT_ONCE = 4  # jobs of which something that takes long is under way
 
@@ -53,6 +55,7 @@ class JobSupervisor:
         self.hanging = HangingJobs(policy.stall_after, policy.starting)
         self._why: dict[str, str] = {}  # why a process was killed by us
         self._busy = set[str]()
+        self._troubles: dict[str, str] = {}  # by job: the last that was written to the log
         self._work = ThreadPoolExecutor(_AT_ONCE, "headrace-work")
         self._wake, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -91,17 +94,22 @@ class JobSupervisor:
                     continue
                 try:
                     self._next(self._desk.record(record.name))
-                except HeadraceError as error:  # of its folder: it is looked at again
-                    self._note(record.name, str(error))
-                except OSError as error:
-                    self._note(record.name, f"{type(error).__name__}: {error}")
+                except Exception as error:  # of its folder: it is looked at again
+                    self._note(record.name, error)
 
-    def _note(self, name: str, text: str) -> None:
-        """What cannot be done for a job: said once, and seen in its line."""
-        record = self._desk.record(name)
-        if record.reason != text:
-            self._desk.say(name, "error", text)
-            self._desk.put(replace(record, reason=text))
+    def _note(self, name: str, error: Exception) -> None:
+        """What cannot be done for a job: said once, and seen in its line. Whatever it is, the loop
+        goes on, for the other jobs too."""
+        known = isinstance(error, HeadraceError)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        if self._troubles.get(name) != text:
+            self._troubles[name] = text
+            _LOG.error("job %r: %s", name, text, exc_info=None if known else error)
+        with suppress(HeadraceError):  # of the store: the disk is full, perhaps
+            record = self._desk.record(name)
+            if record.reason != text:
+                self._desk.say(name, "error", text)
+                self._desk.put(replace(record, reason=text))
 
     def _next(self, record: JobRecord) -> None:
         if record.state == State.KILLED and record.launched:
@@ -123,8 +131,7 @@ class JobSupervisor:
             try:
                 work(record)
             except Exception as error:
-                with suppress(HeadraceError):
-                    self._note(record.name, f"{type(error).__name__}: {error}")
+                self._note(record.name, error)
             finally:
                 self._busy.discard(record.name)
                 self.wake()
@@ -197,6 +204,7 @@ class JobSupervisor:
         elif self._processes.is_ours(run) and not self._is_late(record):
             return  # it is on its way
         elif self._processes.call_off(run):  # else it came at this very moment
+            self._processes.kill(run)  # of one whose notes are lost
             record = self._desk.put(replace(record, launched=False, asked=False))
             if record.state == State.STOPPING:
                 self._stopped(record, None)
@@ -270,7 +278,7 @@ class JobSupervisor:
     def _words(self, record: JobRecord, note: ExitNote | None) -> str:
         """Why a process has ended, as a user should read it."""
         if note is None:
-            return "it was killed, with the process that watches it"
+            return "it was killed, with the process that watches it; or its note of that is lost"
         if note.error is not None:
             return self._desk.program(record).in_users_words(note.error)
         if note.code < 0:
