@@ -25,6 +25,7 @@ class Crash(Exception):
     pass
 
 
+EARLY = t.at_watermark(early=t.after_rows(2))
 WIDER, WIDE = ("int", "bigint", "bigint"), ("bigint",) * 3
 Build = Callable[[Any], Any]
 
@@ -150,18 +151,16 @@ KINDS: dict[str, Build] = {
     "match": matched,
     "windows": over(hr.tumbling("2s")),
     "sliding": over(hr.sliding("4s", every="1s")),
-    "triggered": over(
-        hr.tumbling("3s"), trigger=t.at_watermark(early=t.after_rows(2)), lateness="1s"
-    ),
+    "triggered": over(hr.tumbling("3s"), trigger=EARLY, lateness="1s"),
     "sessions": over(hr.session("400ms")),
     "of rows": over(hr.tumbling(rows=7)),
     "of last rows": over(hr.sliding(rows=4, every_rows=2)),
-    "triggered rows": over(hr.tumbling(rows=9), trigger=t.at_watermark(early=t.after_rows(2))),
+    "triggered rows": over(hr.tumbling(rows=9), trigger=EARLY),
     "evicted": lambda rows: rows.key_by("k")
     .window(hr.tumbling("3s"), evict=hr.keep_last(2))
     .agg(n=hr.sum("v"), most=hr.max("k"), name="s"),
     "folded": lambda rows: rows.key_by("k")
-    .window(hr.tumbling("3s"), trigger=t.at_watermark(early=t.after_rows(2)))
+    .window(hr.tumbling("3s"), trigger=EARLY)
     .fold(0, lambda total, row: total + row.k, name="s"),
     "reduced": lambda rows: rows.key_by("k").reduce(lambda a, b: b, unbounded=True, name="s"),
     "ordered": lambda rows: rows.key_by("k").process(

@@ -161,7 +161,8 @@ def test_a_step_without_a_name_is_not_changed() -> None:
 
 def test_a_window_with_a_trigger_now_is_another_one_whatever_it_computes() -> None:
     late = lambda rows: rows.window(TEN, lateness="1s").agg(name="s", a=SUM, b=LOW, since="restart")  # noqa: E731
-    assert "the aggregate 'b' is new" in versus(late, windowed(a=SUM)).of("refused")[0].because
+    (refused,) = versus(late, windowed(a=SUM)).of("refused")
+    assert "its windows and its aggregates are others: change them one" in refused.because
 
 
 @pytest.mark.parametrize(

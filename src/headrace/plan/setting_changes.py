@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.clock import pretty
 from headrace.ops.process.migration import CHANGED, MigratedPart
 from headrace.plan.fold_changes import VALUES, fold_parts, is_other_fold
 from headrace.plan.nodes import Stateful
@@ -51,3 +52,25 @@ def as_now(node: Stateful, old: Shape, new: Shape) -> dict[str, Any]:
     if changed := changed_settings(node, old, new):
         old = {**old, SETTINGS: {**old[SETTINGS], **{n: new[SETTINGS][n] for n in changed}}}
     return dict(old)
+
+
+def why_no_setting(kind: str, name: str, was: Shape, now: Shape) -> str:
+    """Why what is stored by one setting cannot go on by another; empty where that is plain."""
+    if name in ("per", "period") and None not in (was.get(name), now.get(name)):
+        old, new = (pretty(s[name]) if isinstance(s[name], int) else s[name] for s in (was, now))
+        return (
+            f": what is stored is counted by {old}, and cannot be parted or put together by {new}"
+        )
+    if (kind, name) == ("top", "rows"):
+        if was[name] < now[name]:
+            return f": of each key only the {was[name]} best are stored"
+        return ": rows that are not among the best any more would have to be taken back"
+    if (kind, name) == ("sample", "rows"):
+        return ": the sample of a period that is not over was drawn by it"
+    if kind == "top" and name in ("by", "largest", "each"):
+        return ": what is stored are the best rows by that"
+    if (kind, name) == ("match", "patterns"):
+        return ": partial matches are stored by their place in the pattern that there was"
+    if (kind, name) == ("join", "within") and now.get("how") == "semi":
+        return ": which partner of a row is the first was decided by the bounds that there were"
+    return ""

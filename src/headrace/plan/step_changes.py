@@ -33,7 +33,7 @@ from headrace.plan.aggregate_changes import (
     words,
 )
 from headrace.plan.nodes import Stateful
-from headrace.plan.setting_changes import as_now
+from headrace.plan.setting_changes import as_now, why_no_setting
 from headrace.plan.shapes import FROM
 from headrace.plan.wider_columns import why_no_key
 from headrace.plan.window_changes import others_beside, why_not
@@ -136,7 +136,7 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
         if (kind, name) == ("top", "holds"):
             yield _held(after)
             continue
-        why = _why_no_setting(kind, name, was, now)
+        why = why_no_setting(kind, name, was, now)
         if kind in _FORGETTING and name == "within" and _longer(before, after):
             yield _forgotten(before, after)
         elif isinstance(before, dict | list) or isinstance(after, dict | list):
@@ -147,28 +147,6 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
 
 
 _FORGETTING = ("deduplicate", "join")
-
-
-def _why_no_setting(kind: str, name: str, was: Shape, now: Shape) -> str:
-    """Why what is stored by one setting cannot go on by another; empty where that is plain."""
-    if name in ("per", "period") and None not in (was.get(name), now.get(name)):
-        old, new = (pretty(s[name]) if isinstance(s[name], int) else s[name] for s in (was, now))
-        return (
-            f": what is stored is counted by {old}, and cannot be parted or put together by {new}"
-        )
-    if (kind, name) == ("top", "rows"):
-        if was[name] < now[name]:
-            return f": of each key only the {was[name]} best are stored"
-        return ": rows that are not among the best any more would have to be taken back"
-    if (kind, name) == ("sample", "rows"):
-        return ": the sample of a period that is not over was drawn by it"
-    if kind == "top" and name in ("by", "largest", "each"):
-        return ": what is stored are the best rows by that"
-    if (kind, name) == ("match", "patterns"):
-        return ": partial matches are stored by their place in the pattern that there was"
-    if (kind, name) == ("join", "within") and now.get("how") == "semi":
-        return ": which partner of a row is the first was decided by the bounds that there were"
-    return ""
 
 
 def _longer(before: Any, after: Any) -> bool:

@@ -52,9 +52,11 @@ class PaneOperator(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
         names = [PANES, BLOCKS] if self._coarse else [PANES]
-        names += [CARRIED] if self._carried else []
         value = pa.schema(self._partials)
-        return tuple(TableSpec(name, key, value, timed=True) for name in names)
+        tables = [TableSpec(name, key, value, timed=True) for name in names]
+        if self._carried:
+            tables.append(TableSpec(CARRIED, key, value, timed=True, optional=True))
+        return tuple(tables)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if watermark == MIN_TIME:
