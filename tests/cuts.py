@@ -406,6 +406,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "_READ_ON": "what of a body that is refused is read",
     },
     "server.bodies": {"_SHOWN": "what of a value is shown"},
+    "server.cards": {"_POINTS": "of a picture"},
     "server.client": {
         "ServedJob.dead(limit)": "the user's",
         "ServedJob.events(limit)": "the user's",
