@@ -16,7 +16,7 @@ from headrace.driver.planner import clear_requests, request_stop, stop_requested
 from headrace.engine.interrupts import acting
 from headrace.look.in_process import Driver
 
-_PAUSE = 0.02
+_PAUSE = 0.1  # seconds between two epochs: rows come all the while, and others want the machine
 
 
 class PlayedRun:
@@ -27,8 +27,8 @@ class PlayedRun:
         driver, folder = self._driver, self._driver.start.log.folder
         with acting(lambda number: request_stop(folder)):
             while not driver.ended and not stop_requested(folder):
-                if driver.epoch() is None:
-                    time.sleep(_PAUSE)
+                driver.epoch()
+                time.sleep(_PAUSE)
         driver.close()
         clear_requests(folder)
 
