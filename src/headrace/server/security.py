@@ -67,7 +67,8 @@ class Visitor:
 
 
 class Door:
-    """Lets requests in; `hosts` are further names that the server is reached by."""
+    """Lets requests in; `hosts` are further names that the server is reached by. Sessions end by
+    `clock`; what a client may ask goes by one that is never set, lest all have to wait."""
 
     def __init__(
         self,
@@ -79,10 +80,11 @@ class Door:
         tls: bool = False,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tokens, self.tls, self.limits = tokens, tls, limits or Limits()
         self.sessions = Sessions(tokens, clock)
-        self._clients = Clients(self.limits, clock)
+        self._clients = Clients(self.limits, steady)
         self._names = {n.lower().rstrip(".") for n in (*LOOPBACK, host, *hosts)}
         self._any_address = _address(host) in (
             ipaddress.ip_address("0.0.0.0"),
