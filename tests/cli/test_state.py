@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -181,6 +182,26 @@ def test_export_writes_a_file(ran, suffix):
 def test_sql_has_every_step_as_a_table(ran):
     query = "SELECT m.k, s.n FROM most m JOIN slid s USING (k) ORDER BY k, window_start LIMIT 1"
     assert lines(ran("sql", query, "--json")) == [{"k": 0, "n": 4}]
+
+
+def test_sql_for_a_server_is_bounded(ran):
+    """However many rows a query has, and whatever it takes: a few are held, and nothing is put on
+    disk."""
+
+    def asked(query: str) -> Any:
+        return json.loads(ran("sql", query, "--whole", "--limit", "2").stdout)
+
+    assert asked("SELECT k, k + 1 AS k FROM most ORDER BY 1") == {
+        "columns": ["k", "k"], "rows": [[0, 1], [1, 2]], "epoch": 1, "more": 1
+    }  # fmt: skip
+    assert asked("SELECT 1 AS one") == {"columns": ["one"], "rows": [[1]], "epoch": 1, "more": 0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = asked("SELECT range AS n, repeat('x', 1000) AS x FROM range(1000000)")
+    assert [row[0] for row in answer["rows"]] == [0, 1] and answer["more"] == 999_998
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # of a million kB
+    error = ran("sql", "SELECT list(range) AS n FROM range(100000000)", "--whole").output
+    assert "HR-STATE-034" in error and "Out of Memory" in error
+    assert not list(Path.cwd().glob(".tmp*"))
 
 
 NUMBERS = """

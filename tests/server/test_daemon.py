@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ServerError
 from headrace.server.daemon import Daemon
 from headrace.server.home import Home
 from headrace.server.lifecycle import State
@@ -51,6 +51,27 @@ def test_two_servers_in_one_home_are_refused(tmp_path: Path) -> None:
     assert not Home(tmp_path / "home").is_held() and daemon.home.address() is None
     with Daemon(tmp_path / "home"):  # and now another one
         pass
+
+
+def test_a_second_server_is_refused_also_where_the_lock_was_removed(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "home") as daemon:
+        (tmp_path / "home" / "lock").unlink()
+        assert Home(tmp_path / "home").is_held()
+        with pytest.raises(ServerError, match="HR-SERVER-007"):
+            Daemon(tmp_path / "home")
+        (tmp_path / "home").rename(tmp_path / "moved")
+        with pytest.raises(ServerError, match="HR-SERVER-007"):
+            Daemon(tmp_path / "moved")
+        (tmp_path / "moved").rename(tmp_path / "home")
+        assert daemon.service.jobs() == []
+    assert not Home(tmp_path / "home").is_held()
+
+
+def test_what_a_server_that_died_had_not_taken_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / "home" / "incoming" / "abc" / "program"
+    left.mkdir(parents=True)
+    with Daemon(tmp_path / "home"):
+        assert not left.exists()
 
 
 def test_a_server_that_cannot_open_its_store_leaves_the_home(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,69 @@ def test_errors_name_the_users_files(place: Path) -> None:
     write(place, "shop/job.py", "")
     snapshot = taken(place, "programs/shop")
     assert snapshot.in_users_words(str(snapshot.file)) == str(place / "programs/shop/job.py")
+
+
+DEEP = ("-" * 200_000 + "1", "a" + ".a" * 200_000, "1+" * 200_000 + "1", "(" * 200_000)
+
+
+@pytest.mark.parametrize("text", DEEP, ids=lambda text: text[:4])
+def test_what_is_too_deep_to_be_read_is_copied_and_its_run_says_so(place: Path, text: str) -> None:
+    write(place, "job.py", text)
+    assert files(taken(place, "programs/job.py")) == ["job.py"]
+
+
+def test_a_long_table_is_copied_and_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The syntax of eight megabytes would take gigabytes, and minutes."""
+    monkeypatch.setattr(imported, "MOST_READ", 1_000)
+    write(place, "job.py", "import table\n")
+    write(place, "table.py", "import sizes\n" + "x = 1\n" * 1_000)
+    assert files(taken(place, "programs/job.py")) == ["job.py", "table.py"]
+
+
+def test_a_huge_file_is_refused_and_not_read(place: Path) -> None:
+    with (place / "programs" / "job.py").open("wb") as file:
+        file.truncate(200 << 30)  # nothing is on the disk
+    refused(place, "programs/job.py", "HR-SERVER-016")
+
+
+def test_a_folder_with_too_many_names_is_refused_early(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imported, "_MOST_NAMES", 10)
+    for number in range(20):
+        write(place, f"data/{number}.csv", "")
+        write(place, f"many/a/{number}.txt", "")
+    write(place, "job.py", "import data, many\n")  # neither has a module: others are meant
+    assert files(taken(place, "programs/job.py")) == ["job.py"]
+    write(place, "many/__init__.py", "")
+    error = refused(place, "programs/job.py", "HR-SERVER-016")
+    assert "many" in str(error)
+    refused(place, "programs", "HR-SERVER-016")
+
+
+def test_a_program_that_changes_while_it_is_copied(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is of one moment: it is made again, and refused if that does not help."""
+    copied, turns = Programs._copied, list[int]()
+
+    def copied_while_it_changes(self: Programs, *given: Any) -> Snapshot:
+        made = copied(self, *given)
+        turns.append(len(turns))
+        if len(turns) <= times:
+            write(place, "sizes.py", "x = 1\n" * len(turns))
+            write(place, "job.py", f"import sizes\n# {'.' * len(turns)}\n")
+        return made
+
+    monkeypatch.setattr(Programs, "_copied", copied_while_it_changes)
+    times = 2
+    made = taken(place, "programs/job.py")
+    for name in ("job.py", "sizes.py"):
+        assert (made.folder / name).read_text() == (place / "programs" / name).read_text()
+    times = 99
+    refused(place, "programs/job.py", "HR-SERVER-035")
+
+
+def test_what_cannot_be_copied_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "version").write_text("")  # in the place of a folder
+    assert "cannot be copied" in str(refused(place, "programs/job.py", "HR-SERVER-034"))

@@ -7,14 +7,17 @@ import inspect
 import io
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import ServerError
+from headrace.server import patience
 from headrace.server import tokens as tokens_module
 from headrace.server.http import HttpServer, serve
 from headrace.server.lifecycle import State
@@ -452,3 +455,34 @@ def test_hostile_names_have_no_effect_on_metrics():
     lines = [line for line in io.StringIO(text) if not line.startswith("#")]
     assert len(lines) == 9 + 3 and all(re.match(r"headrace_job_\w+{job=\"x\\\"} 1\\n", line)
                                        for line in lines)  # fmt: skip
+
+
+def test_who_opens_connections_and_asks_nothing_keeps_nobody_out(service, monkeypatch):
+    """Neither by many, nor by one letter after the other."""
+    monkeypatch.setattr(patience, "_FULL", 8)
+    with serve(service, port=0, tokens=TOKENS) as rest, ExitStack() as open_ones:
+        for number in range(40):
+            silent = socket.create_connection(("127.0.0.1", rest.port))
+            open_ones.callback(silent.close)
+            silent.sendall(b"GET / HTTP/1.1\r\nX-Letters: a"[: number + 1])
+            if number % 10 == 9:
+                assert ask(rest, "GET", JOBS).status == 200
+        silent.settimeout(60)
+        monkeypatch.setattr(patience, "HEAD_SECONDS", 0.2)
+        late = socket.create_connection(("127.0.0.1", rest.port))
+        open_ones.callback(late.close)
+        late.settimeout(60)
+        late.sendall(b"GET / HTTP/1.1\r\n")
+        assert late.recv(1) == b""
+        # One that asks is given its time, however short that to ask is.
+        assert ask(rest, "GET", JOBS).status == 200
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out():
+    clock = HandClock()
+    door = Door(Tokens(TOKENS), "127.0.0.1", 8780, clock=clock)
+    door.count("127.0.0.1")
+    clock.now -= 3600
+    for _ in range(100):
+        door.count("127.0.0.1")
+    assert door.role(TOKENS["read"], "127.0.0.1") == "read"

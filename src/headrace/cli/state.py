@@ -142,17 +142,21 @@ def sql(
 
     Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
     """
-    from headrace.inspect.step_state import ask
+    from headrace.inspect.step_state import ask, ask_some
 
     program, log = _opened(file, job, folder)
     states = {n: _state(program, log, n) for n in _names(program)}
-    rows = ask(query, {n: state.to_arrow() for n, state in states.items()})
-    if whole:
+    tables = {n: state.to_arrow() for n, state in states.items()}
+    if whole:  # for a server: in bounded memory
+        rows, more = ask_some(query, tables, max(0, limit))
         epoch = max((state.snapshot.epoch for state in states.values()), default=0)
-        values = [list(row.values()) for row in rows.slice(0, limit).to_pylist()]
+        columns = [column.to_pylist() for column in rows.columns]  # two may have one name
+        values = [list(row) for row in zip(*columns, strict=True)]
         facts = {"columns": rows.column_names, "rows": values, "epoch": epoch}
-        typer.echo(_line({**facts, "more": max(0, rows.num_rows - limit)}))
-    elif as_json:
+        typer.echo(_line({**facts, "more": more}))
+        return
+    rows = ask(query, tables)
+    if as_json:
         _show(rows, limit)
     else:
         _show_table(rows, limit)

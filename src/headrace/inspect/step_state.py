@@ -8,7 +8,8 @@ by way of the newest manifest, so it is whole and of one epoch, whatever the job
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -250,8 +251,20 @@ def opened(job: Drafted, folder: str | None = None, **settings: Any) -> tuple[Pr
 
 def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """A query over Arrow tables, by DuckDB; a mistake in it is a named error."""
-    try:
+    with _named(tables):
         return duckdb.ask(query, tables)
+
+
+def ask_some(query: str, tables: Mapping[str, pa.Table], most: int) -> tuple[pa.Table, int]:
+    """Its first rows, in bounded memory, and how many more there are."""
+    with _named(tables):
+        return duckdb.ask_some(query, tables, most)
+
+
+@contextmanager
+def _named(tables: Mapping[str, pa.Table]) -> Iterator[None]:
+    try:
+        yield
     except duckdb.Error as error:
         raise StateError(
             "HR-STATE-034",

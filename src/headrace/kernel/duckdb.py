@@ -13,7 +13,7 @@ import hashlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -41,6 +41,9 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "enable_external_access": False,
 }
+
+_BOUNDED = {"memory_limit": "1GB", "temp_directory": ""}  # of a query that somebody else may send
+_ROWS = 2_048  # of an answer, at once
 
 
 class Feed:
@@ -82,13 +85,36 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """The answer to a user's own query over these tables, in a database of its own."""
-    with duckdb.connect(":memory:", config=_CONFIG) as database:
+    with _asked(query, tables, _CONFIG) as result:
+        return pa.table({}) if result is None else result.to_arrow_table()
+
+
+def ask_some(query: str, tables: Mapping[str, pa.Table], most: int) -> tuple[pa.Table, int]:
+    """The first rows of an answer, and how many more there are. What that takes of memory is
+    bounded, and nothing is put on disk, whatever the query is."""
+    with _asked(query, tables, {**_CONFIG, **_BOUNDED}) as result:
+        if result is None:
+            return pa.table({}), 0
+        reader = result.to_arrow_reader(_ROWS)
+        held, left, more = list[pa.RecordBatch](), most, 0
+        for batch in reader:
+            if left:
+                held.append(batch.slice(0, left))
+            more += max(0, batch.num_rows - left)
+            left = max(0, left - batch.num_rows)
+        return pa.Table.from_batches(held, reader.schema), more
+
+
+@contextlib.contextmanager
+def _asked(
+    query: str, tables: Mapping[str, pa.Table], config: dict[str, Any]
+) -> Iterator[duckdb.DuckDBPyRelation | None]:
+    with duckdb.connect(":memory:", config=config) as database:
         database.execute("SET TimeZone = 'UTC'")
         database.execute("SET lock_configuration = true")
         for name, rows in tables.items():
             database.register(name, rows)
-        result = database.sql(query)
-        return pa.table({}) if result is None else result.to_arrow_table()
+        yield database.sql(query)
 
 
 def database(path: str) -> duckdb.DuckDBPyConnection:

@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ _RUNS = 20  # folders of runs that are kept of a job
 class Home:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()
-        self._lock: int | None = None
+        self._locks: list[int] = []
 
     # the folder itself
 
@@ -56,30 +57,43 @@ class Home:
             )
 
     def hold(self) -> None:
-        """Be the one server that runs here."""
-        self._lock = take_lock(self.path / "lock")
-        if self._lock is None:
-            at = self.address()
-            where = f", at {at['url']}" if at and at.get("url") else ""
-            raise ServerError(
-                "HR-SERVER-007",
-                f"a server runs in {str(self.path)!r} already{where}",
-                "`headrace server status` shows it; --home DIR makes another one.",
-            )
+        """Be the one server that runs here. The folder itself is locked as well, where the file
+        system can do that: the file may be removed, and made anew by another server."""
+        try:
+            self._take(self.path / "lock", os.O_RDWR | os.O_CREAT)
+            with suppress(OSError):
+                self._take(self.path, os.O_RDONLY)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, path: Path, flags: int) -> None:
+        lock = take_lock(path, flags=flags)
+        if lock is None:
+            raise self._held()
+        self._locks.append(lock)
+
+    def _held(self) -> ServerError:
+        at = self.address()
+        where = f", at {at['url']}" if at and at.get("url") else ""
+        return ServerError(
+            "HR-SERVER-007",
+            f"a server runs in {str(self.path)!r} already{where}",
+            "`headrace server status` shows it; --home DIR makes another one.",
+        )
 
     def release(self) -> None:
-        if self._lock is not None:
-            close_lock(self._lock)
-        self._lock = None
+        while self._locks:
+            close_lock(self._locks.pop())
 
     def is_held(self) -> bool:
         """Whether a server runs here."""
-        if not (self.path / "lock").exists():
-            return False
-        lock = take_lock(self.path / "lock")
-        if lock is None:
-            return True
-        close_lock(lock)
+        for path in (self.path, self.path / "lock"):
+            with suppress(OSError):
+                lock = take_lock(path, flags=os.O_RDONLY)
+                if lock is None:
+                    return True
+                close_lock(lock)
         return False
 
     # tokens and the address

@@ -25,7 +25,6 @@ PORT = 8780
 _START_SECONDS = 30
 _GRACE_SECONDS = 10
 _HEADERS = 32_768  # bytes of the lines before a body
-_CONNECTIONS = 512
 
 
 class HttpServer:
@@ -101,6 +100,7 @@ def serve(
     import uvicorn  # an extra
 
     from headrace.server.app import RestApp
+    from headrace.server.patience import CONNECTIONS, BoundedProtocol
 
     tls = cert is not None or key is not None
     if not is_loopback(host) and not tls and not plain_http:
@@ -118,7 +118,7 @@ def serve(
     door = Door(known, host, port, names, tls=tls, limits=limits)
     config = uvicorn.Config(
         RestApp(service, door),
-        http="h11",
+        http=BoundedProtocol,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -128,7 +128,7 @@ def serve(
         server_header=False,
         proxy_headers=False,  # anybody can write X-Forwarded-For
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=CONNECTIONS,
         h11_max_incomplete_event_size=_HEADERS,
         ssl_certfile=cert,
         ssl_keyfile=key,

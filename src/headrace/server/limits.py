@@ -1,7 +1,7 @@
 """How much one client may ask: requests in a second, and wrong tokens.
 
 A client is an address, as the connection has it. Numbers of clients are bounded: the one that was
-silent longest is forgotten. Times are those of a clock that is passed in.
+silent longest is forgotten. Times are those of a clock that is passed in, and never goes back.
 """
 
 from __future__ import annotations

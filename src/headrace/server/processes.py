@@ -110,7 +110,8 @@ class Processes:
         if (run / launcher.ORDER).exists():
             return None
         words = [os.fsencode(launcher.__file__), os.fsencode(run)]
-        return next((pid for pid in _marked(run) if _command_line(pid)[-2:] == words), None)
+        found = marked(f"{MARK}={run}")
+        return next((pid for pid in found if _command_line(pid)[-2:] == words), None)
 
     def is_ours(self, run: Path) -> bool:
         """Whether the launcher of a run is a child of this process, on its way perhaps."""
@@ -151,10 +152,20 @@ class Processes:
         """Every process of a run that lives: its launcher, the job, Spark, workers, and what has
         left its session or its environment."""
         alive = _alive(_who(run))
-        found = _marked(run)
+        found = marked(f"{MARK}={run}")
         if alive is not None:  # so the session is this run's
             found |= {alive} | {pid for pid in _numbers() if _session(pid) == alive}
         return sorted(pid for pid in found if launcher.start_of(pid) is not None)
+
+
+def kill_marked(mark: str) -> None:
+    """End whatever has "NAME=VALUE" in the environment that it was started with."""
+    deadline = time.monotonic() + _KILL
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK)
 
 
 def _numbers() -> list[int]:
@@ -168,12 +179,12 @@ def _session(pid: int) -> int | None:
     return None
 
 
-def _marked(run: Path) -> set[int]:
-    """The processes that have a run in their environment."""
-    mark, found = os.fsencode(f"{MARK}={run}"), set[int]()
+def marked(mark: str) -> set[int]:
+    """The processes that have "NAME=VALUE" in the environment that they were started with."""
+    wanted, found = os.fsencode(mark), set[int]()
     for pid in _numbers():
         with suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 found.add(pid)
     return found - {os.getpid()}
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 from headrace.errors import ServerError
 from headrace.files import make_folder, sync_folder
-from headrace.server.imported import MAIN, files_of
+from headrace.server.imported import MAIN, MOST_BYTES, files_of
 
 _PROGRAM = "program"
+_TRIES = 3
+_Files = tuple[str, dict[str, tuple[Path, int, int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +91,45 @@ class Programs:
 
     def snapshot(self, program: str, version: Path) -> Snapshot:
         """Copy a program into the folder of a version, which is new."""
-        own = self.resolve(program)
+        try:
+            for _ in range(_TRIES):
+                own = self.resolve(program)
+                files = self._files(own)
+                found = self._copied(own, files, version)
+                if self._files(own) == files:
+                    return found
+        except OSError as error:
+            raise ServerError(
+                "HR-SERVER-034",
+                f"the program {program!r} cannot be copied: {error}",
+                "May the server read all of its files, and is there room on the disk?",
+            ) from error
+        raise ServerError(
+            "HR-SERVER-035",
+            f"the program {program!r} changes while it is copied",
+            "Submit it again when its files are in place.",
+        )
+
+    def _files(self, own: Path) -> _Files:
+        """Of a program: which makes the job, where they are, and what changes when they do."""
         files, main = files_of(own)
-        target = version / _PROGRAM
+        found = {}
+        for at, file in files.items():
+            path = file.resolve()
+            self._check(path, str(file))
+            status = path.stat()
+            found[at] = path, status.st_ino, status.st_size, status.st_mtime_ns
+        return main, found
+
+    def _copied(self, own: Path, files: _Files, version: Path) -> Snapshot:
+        """A copy of what they hold now."""
         shutil.rmtree(version, ignore_errors=True)  # of a server that has died meanwhile
-        digest, real = hashlib.sha256(), {at: file.resolve() for at, file in files.items()}
-        for at, path in real.items():
-            self._check(path, str(files[at]))
-        for at, path in sorted(real.items()):
-            content = path.read_bytes()
+        target, digest, left = version / _PROGRAM, hashlib.sha256(), MOST_BYTES
+        main, found = files
+        for at, (path, *_) in sorted(found.items()):
+            with path.open("rb") as file:
+                content = file.read(left + 1)  # it may grow meanwhile
+            left = max(0, left - len(content))
             digest.update(f"{at}\0{len(content)}\0".encode() + content)
             copy = target / at
             make_folder(copy.parent)

@@ -1,7 +1,8 @@
 """Questions that need the user's program, asked of a process of its own: `headrace VERB --json`.
 
-The server never imports a program. A question has a time limit; what fails is raised here as the
-error that the command has noted, in the user's words.
+The server never imports a program. A question has a limit of time and of what is printed, and
+leaves no process behind, whatever the program has started while it was imported. What fails is
+raised here as the error that the command has noted, in the user's words.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headrace.errors import ServerError
 from headrace.restarts import command_of
+from headrace.server.processes import kill_marked
 from headrace.server.programs import Snapshot
 
 PATIENCE = 120.0  # seconds
 AT_ONCE = 2  # processes that answer at the same time
 MOST = 16 << 20  # bytes of an answer
+_LOOK = 0.1  # seconds
+_MARK = "HEADRACE_QUESTION"  # in the environment of all that it starts
 _NOTE = "HEADRACE_NOTE_ERROR"  # of `cli/error_note.py`
 
 
@@ -45,9 +50,12 @@ class Questions:
                 process = subprocess.Popen(
                     self._command(arguments), cwd=self._folder, stdin=subprocess.DEVNULL,
                     stdout=said, stderr=rest, start_new_session=True,
-                    env={**os.environ, _NOTE: str(note)},
+                    env={**os.environ, _NOTE: str(note), _MARK: scratch},
                 )  # fmt: skip
-                code = self._wait(process, arguments[0])
+                try:
+                    code = self._wait(process, arguments[0], (said, rest))
+                finally:
+                    _end(process, scratch)
                 if code:
                     rest.seek(0)
                     words = rest.read(65_536).decode(errors="replace")
@@ -55,11 +63,7 @@ class Questions:
                 said.seek(0)
                 answer = said.read(MOST + 1)
         if len(answer) > MOST:
-            raise ServerError(
-                "HR-SERVER-019",
-                f"the answer of `headrace {arguments[0]}` is longer than {MOST >> 20} MB",
-                "Ask for less: a limit, or a part.",
-            )
+            raise _too_long(arguments[0])
         return answer.decode(errors="replace")
 
     def ask_json(self, arguments: Sequence[str], snapshot: Snapshot | None = None) -> Any:
@@ -73,20 +77,35 @@ class Questions:
                 "Does the program write to standard output itself, past Python's print?",
             ) from None
 
-    def _wait(self, process: subprocess.Popen[bytes], verb: str) -> int:
-        try:
-            return process.wait(self._patience)
-        except subprocess.TimeoutExpired:
-            raise ServerError(
-                "HR-SERVER-018",
-                f"`headrace {verb}` has not answered within {self._patience:g} s",
-                "Does the program wait for something while it is imported? Or ask again later.",
-            ) from None
-        finally:
-            if process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    def _wait(self, process: subprocess.Popen[bytes], verb: str, printed: Sequence[IO[Any]]) -> int:
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(_LOOK)
+            if any(os.fstat(file.fileno()).st_size > MOST for file in printed):
+                raise _too_long(verb)
+        raise ServerError(
+            "HR-SERVER-018",
+            f"`headrace {verb}` has not answered within {self._patience:g} s",
+            "Does the program wait for something while it is imported? Or ask again later.",
+        )
+
+
+def _end(process: subprocess.Popen[bytes], scratch: str) -> None:
+    """With all that it has started."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    kill_marked(f"{_MARK}={scratch}")
+
+
+def _too_long(verb: str) -> ServerError:
+    return ServerError(
+        "HR-SERVER-019",
+        f"the answer of `headrace {verb}` is longer than {MOST >> 20} MB",
+        "Ask for less: a limit, or a part. Does the program print while it is imported?",
+    )
 
 
 def _failed(verb: str, code: int, note: Path, words: str, snapshot: Snapshot | None) -> ServerError:

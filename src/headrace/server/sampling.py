@@ -69,7 +69,7 @@ class Sampling:
         try:
             if taken:
                 self._desk.store.add_samples(now, taken)
-            if now - self._thinned >= _THIN:
+            if abs(now - self._thinned) >= _THIN:
                 self._thinned = now
                 self._desk.store.thin(now)
             self._failed = False

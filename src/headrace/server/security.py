@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -71,7 +72,8 @@ class Visitor:
 
 
 class Door:
-    """Lets requests in; `hosts` are further names that the server is reached by."""
+    """Lets requests in; `hosts` are further names that the server is reached by. Sessions end by
+    `clock`; what a client may ask goes by one that is never set, lest all have to wait."""
 
     def __init__(
         self,
@@ -83,10 +85,11 @@ class Door:
         tls: bool = False,
         limits: Limits | None = None,
         clock: Callable[[], float] = _seconds,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tokens, self.tls, self.limits = tokens, tls, limits or Limits()
         self.sessions = Sessions(tokens, clock)
-        self._clients = Clients(self.limits, clock)
+        self._clients = Clients(self.limits, steady)
         self._names = {n.lower().rstrip(".") for n in (*LOOPBACK, host, *hosts)}
         self._any_address = _address(host) in (
             ipaddress.ip_address("0.0.0.0"),

@@ -50,6 +50,8 @@ class Submissions:
         self._desk, self._verbs = desk, verbs
         self._programs, self._questions = programs, questions
         self._preparing, self._lock = set[str](), threading.Lock()
+        self._arrivals = desk.home.path / "incoming"
+        shutil.rmtree(self._arrivals, ignore_errors=True)  # what a server that died was looking at
 
     def submit(
         self, program: str, job: str | None, options: Mapping[str, Any], by: str
@@ -167,10 +169,16 @@ class Submissions:
     @contextmanager
     def _incoming(self) -> Iterator[Path]:
         """A folder for what may be refused."""
-        place = self._desk.home.path / "incoming" / uuid.uuid4().hex
-        place.parent.mkdir(exist_ok=True)
+        place = self._arrivals / uuid.uuid4().hex
         try:
+            self._arrivals.mkdir(exist_ok=True)
             yield place
+        except OSError as error:
+            raise ServerError(
+                "HR-SERVER-036",
+                f"the program cannot be stored: {error}",
+                "Is there room on the disk? A job's name becomes that of a folder: is it too long?",
+            ) from error
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.driver.planner import drain_requested, request_drain
 from headrace.errors import HeadraceError
-from headrace.restarts import FAILURES, ending_of, is_final, pause_after
+from headrace.restarts import FAILURES, LONGEST_PAUSE, ending_of, is_final, pause_after
 from headrace.server import upgrades
 from headrace.server.desk import Desk, epoch_of
 from headrace.server.hanging import HangingJobs
@@ -114,7 +114,7 @@ class JobSupervisor:
     def _next(self, record: JobRecord) -> None:
         if record.state == State.KILLED and record.launched:
             self._in_background(record, self._kill_all)
-        elif record.state == State.WAITING and self._desk.now() >= record.retry_at:
+        elif record.state == State.WAITING and self._is_due(record):
             self._begin(record, restarts=record.restarts + 1, reason=None)
         elif record.state in WITH_PROCESS:
             if record.upgrade is not None and record.upgrade.phase == BACK and not record.launched:
@@ -125,6 +125,11 @@ class JobSupervisor:
                 self._stopped(record, None)
             else:
                 self._launch(record)
+
+    def _is_due(self, record: JobRecord) -> bool:
+        """Also where the clock was set back since."""
+        left = record.retry_at - self._desk.now()
+        return left <= 0 or left > LONGEST_PAUSE * self._policy.pace * 1_000
 
     def _in_background(self, record: JobRecord, work: Callable[[JobRecord], Any]) -> None:
         def run() -> None:
@@ -212,7 +217,7 @@ class JobSupervisor:
                 self._try_again(record, -signal.SIGKILL, "its process did not come up")
 
     def _is_late(self, record: JobRecord) -> bool:
-        return self._desk.now() - record.begun > self._policy.launching
+        return abs(self._desk.now() - record.begun) > self._policy.launching
 
     def _alive(self, record: JobRecord) -> None:
         if record.state == State.STARTING and EpochLog(record.folder).is_held():
