@@ -37,7 +37,7 @@ CUTS: dict[str, dict[str, int]] = {
     "hashing": {"_BLOCK": 1, "_WORDS_BY_COLUMN": 1},
     "kernel.arrow": {"_MOST": 1},
     "kernel.compiled": {"_EXPLAINED": 1},
-    "kernel.duckdb": {"_PLANS": 1},
+    "kernel.duckdb": {"_PLANS": 1, "_ROWS": 1},
     "log.block": {"BLOCK_BYTES": 1, "BLOCK_ROWS": 1},
     "log.consumer": {"_MOST": 1},
     "log.disk": {"_BUFFERS": 1},
@@ -417,7 +417,6 @@ OTHERS: dict[str, dict[str, str]] = {
     "server.connection": {"_MOST": "a limit that is refused"},
     "server.http": {
         "PORT": "a port",
-        "_CONNECTIONS": "a limit that is refused",
         "_GRACE_SECONDS": "seconds",
         "_HEADERS": "a limit that is refused",
         "_START_SECONDS": "seconds",
@@ -447,7 +446,11 @@ OTHERS: dict[str, dict[str, str]] = {
     "server.imported": {
         "MOST_BYTES": "a limit that is refused",
         "MOST_FILES": "a limit that is refused",
+        "MOST_READ": "a limit that is refused",
+        "_MOST_NAMES": "a limit that is refused",
     },
+    "server.patience": {"CONNECTIONS": "a limit that is refused"},
+    "server.programs": {"_TRIES": "a limit that is refused"},
     "server.launcher": {
         "_BLOCK": "bytes of a pipe, as they come",
         "_SHOWN": "files of a log",
