@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
 import headrace as hr
+from headrace.clock import ManualClock
+from headrace.driver.rewind import plan_rewind
 from headrace.inspect.figures import Sampler, figures, sample_of
+from headrace.inspect.live import Live
+from headrace.inspect.progress import progress_of
 from headrace.state.manifest import Manifest
-from headrace.testing import Harness
+from headrace.testing import Driver, Harness
 
 SECOND = 1_000
 
@@ -130,3 +134,46 @@ def test_an_old_manifest_without_measures_has_what_it_has():
     assert found.capacity is None and found.bottleneck is None
     assert {s.busy for s in found.steps} == {None}
     assert found.inputs[0].read == 10 and found.rate_in == 0
+
+
+def test_an_epoch_that_is_no_batch_has_taken_no_time(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("in", schema="v bigint", partitions=1)
+    job = hr.Job("figured")
+    job.read("log:in", log=str(tmp_path / "log")).write(f"files:{tmp_path}/out", name="out")
+    folder, clock = str(tmp_path / "job"), ManualClock(1_000_000)
+    for v in range(2):
+        log.append("in", [{"v": v}])
+        driver = Driver(job, folder, until=None, clock=clock)
+        driver.drain()
+        driver.close()
+        clock.advance(3_600_000)
+    batch = driver.start.log.latest()
+    assert batch is not None and figures(batch.wall, batch).took_ms == batch.wall - batch.clock
+    first = replace(batch, epoch=0, clock=0)  # as Spark begins a new job
+    assert figures(batch.wall, first).took_ms is None and progress_of(first, {}).took == 0
+
+    plan_rewind(job, folder=folder, to_epoch=1).apply()
+    back = driver.start.log.latest()
+    assert back is not None and back.epoch == 3 and back.wall - back.clock > 3_600_000
+    assert figures(back.wall, back).took_ms is None and progress_of(back, {}).took == 0
+
+
+def test_a_warning_is_given_once_whoever_has_counted_last():
+    rows = [("a", 3, 100_000)] * 20 + [("a", 3, 5)] * 20
+    job = hr.Job("late")
+    read = job.read(
+        "log:x", schema="k string, v bigint, at bigint", time="at", delay="1s", name="x"
+    )
+    read.key_by("k").window(hr.tumbling("10s")).agg(n=hr.count(), name="w").write("collect:")
+    with Harness(job, clock=1_000_000) as test:
+        test.send("x", rows[:20])
+        test.send("x", rows[20:])
+        manifest = manifest_of(test)
+        (now,) = figures(test.now, manifest).warnings
+        assert "20 of 40 rows" in now
+        before = now.replace("20 of 40", "19 of 39")  # of a second ago, as the run has written it
+        live = Live(test.now, 7, 99, manifest.epoch, warnings=(before,))
+        assert figures(test.now, manifest, None, live).warnings == (before,)
+        still = replace(live, stalled="stalled: why")
+        assert figures(test.now, manifest, None, still).warnings == ("stalled: why", before)

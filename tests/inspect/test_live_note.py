@@ -88,6 +88,9 @@ def test_the_bottleneck_is_what_is_at_work_most_when_there_is_no_time_left() -> 
     published = bottleneck_of(0, 0.9, [], steps, [output("out", 0.7)], 2)
     assert published is not None and published.step == "out"
     assert "publishing to it takes 70%, longer than any step" in published.why
+    assert "Spark" not in published.why
+    small = bottleneck_of(0, 0.9, [], steps[:1], [output("out", 0.25)], 2)
+    assert small is not None and small.step == "out" and "Spark itself" in small.why
     own = bottleneck_of(5, 0.9, [], [step("a", 0.15)], [], 1)
     assert own is not None and "keeps its task busy for 15%" in own.why
     assert "Spark itself, or waiting for processors, takes 75%" in own.why

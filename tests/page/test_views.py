@@ -139,6 +139,42 @@ def test_windows_and_backpressure(open_page: Any) -> None:
     expect(page.get_by_role("table", name="What waits at the inputs")).to_contain_text("orders")
 
 
+def test_phases_that_hold_others_are_not_added_to_them(open_page: Any) -> None:
+    """As Spark says them: triggerExecution is the whole, and the tasks run within addBatch."""
+    phases = {"source": 114, "level 1": 90, "level 2": 7, "addBatch": 415, "commitOffsets": 7,
+              "getBatch": 0, "latestOffset": 2, "queryPlanning": 7, "triggerExecution": 450,
+              "walCommit": 7}  # fmt: skip
+    opened = open_page()
+
+    def altered(route: Any) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["figures"]["phases"] = phases
+        found["figures"]["bottleneck"] = {"step": "sums", "why": "the job is at work 90%"}
+        route.fulfill(response=answer, json=found)
+
+    opened.page.route(re.compile(r"/api/v1/jobs/shop$"), altered)
+    page = opened.go("jobs", "shop", "backpressure")
+    expect(page.locator(".hint-box")).to_contain_text("Bottleneck: sums: the job is at work 90%.")
+    panel = page.get_by_role("region", name="Where the time of an epoch goes")
+    expect(panel).to_contain_text("addBatch")
+    trigger, tasks = (
+        dict(zip(stack.locator("dt").all_inner_texts(), stack.locator("dd").all_inner_texts(),
+                 strict=True))
+        for stack in panel.locator(".phases").all()
+    )  # fmt: skip
+    assert trigger["addBatch"] == "415 ms" and trigger["other"] == "14 ms"
+    assert sum(int(took.removesuffix(" ms")) for took in trigger.values()) == 450
+    assert tasks == {"source": "114 ms", "level 1": "90 ms", "level 2": "7 ms"}
+    share = panel.locator(".part").first.evaluate("n => n.style.getPropertyValue('--share')")
+    assert float(share) == pytest.approx(415 / 450, abs=0.001)
+    rows = page.get_by_role("table", name="Steps by how busy they are")
+    orders = rows.get_by_role("row").filter(has=page.get_by_role("rowheader", name="orders"))
+    into = orders.locator("td").all_inner_texts()[-2]
+    assert into == "\N{EN DASH}"  # nothing goes into what reads
+    page.unroute_all(behavior="wait")
+
+
 def test_state_is_shown_asked_with_sql_and_wrong_sql_refused(open_page: Any) -> None:
     page = open_page().go("jobs", "shop", "state")
     page.get_by_role("button", name="spent", exact=True).click()

@@ -43,6 +43,20 @@ def test_status_without_a_server(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+def test_tokens_before_the_first_start(tmp_path: Path) -> None:
+    done = call(tmp_path, "token", "--show")
+    assert done.exit_code == 1 and "HR-SERVER-034" in done.stderr
+    assert "no server has run here yet" in done.stderr and not done.stdout
+
+
+def test_options_before_a_subcommand_are_refused(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    for words in (["--home", home, "status"], ["--programs", "jobs", "install", "--print"]):
+        done = CliRunner().invoke(app, ["server", *words])
+        assert done.exit_code == 2 and not done.stdout
+        assert f"write it after '{words[2]}'" in done.stderr
+
+
 def test_status_and_tokens_of_a_server(tmp_path: Path) -> None:
     with Daemon(tmp_path / "home") as daemon:
         done = call(tmp_path, "stop")
@@ -87,6 +101,7 @@ def test_the_server_as_a_process(tmp_path: Path) -> None:
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
         assert running.returncode == 0 and "ends; jobs go on" in said
+        assert "its token: headrace server token --show" in said
         assert call(tmp_path, "status").exit_code == 1
         assert not (tmp_path / "home" / "address.json").exists()
     finally:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -93,3 +94,24 @@ def test_install_prints_and_writes_it(tmp_path: Path, monkeypatch: pytest.Monkey
     other = CliRunner().invoke(app, [*words, "--host", "::1"])
     assert other.exit_code == 1 and "HR-SERVER-026" in other.stderr
     assert path.read_text() == printed.stdout
+
+
+def test_install_takes_every_option_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ["server", "install", "--print"]
+    server = get_command(app).commands["server"]  # type: ignore[attr-defined]
+    own = {option.name for option in server.params}
+    assert own - {option.name for option in server.commands["install"].params} == set()
+    remote = ["--host", "0.0.0.0", "--name", "a.example", "--name", "b.example"]
+    refused = CliRunner().invoke(app, [*common, *remote])  # it would fail at each of its starts
+    assert refused.exit_code == 1 and "HR-SERVER-075" in refused.stderr
+    unsure = CliRunner().invoke(app, [*common, "--restart-hanging", "soon"])
+    assert unsure.exit_code == 1 and not unsure.stdout
+    printed = CliRunner().invoke(
+        app, [*common, *remote, "--plain-http", "--restart-hanging", "never"]
+    )
+    assert printed.exit_code == 0, printed.output
+    words = lines(printed.stdout)["ExecStart"]
+    assert "--plain-http --name a.example --name b.example --restart-hanging never" in words

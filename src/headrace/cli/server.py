@@ -99,6 +99,7 @@ def server(
     Example: [bold]headrace server --programs jobs[/bold]
     """
     if ctx.invoked_subcommand is not None:
+        _refuse_misplaced(ctx)
         return
     for module in ("uvicorn", "starlette", "prometheus_client"):
         if find_spec(module) is None:
@@ -110,8 +111,7 @@ def server(
         from headrace.server.supervisor import Policy
 
         settings = Settings.load()
-        hanging = None if restart_hanging == "never" else millis(restart_hanging)
-        policy = Policy(stall_after=settings.stall_after, restart_hanging=hanging)
+        policy = Policy(stall_after=settings.stall_after, restart_hanging=_hanging(restart_hanging))
         place = home or Path(settings.server)
         with (
             Daemon(
@@ -125,6 +125,16 @@ def server(
             _run(daemon, http, over)
 
 
+def _refuse_misplaced(ctx: typer.Context) -> None:
+    """Options before a subcommand would be those of `headrace server`, and mean nothing to it."""
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(
+                f"write it after {ctx.invoked_subcommand!r}, if that has it", ctx, parameter
+            )
+
+
 def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
     daemon.home.say_address(http.url, daemon.started)
     if not daemon.parts.programs.allowed:
@@ -133,6 +143,8 @@ def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
     typer.echo(f"headrace server: {jobs} jobs, in {daemon.home.path}", err=True)
     token = f"/#token={daemon.tokens['operate']}" if sys.stdout.isatty() else ""  # never in a log
     typer.echo(http.url + token)
+    if not token:
+        typer.echo("its token: headrace server token --show", err=True)
     sys.stdout.flush()
     while not over.wait(_LOOK):
         if not http.alive:
@@ -215,6 +227,12 @@ def token(
     if not show:
         typer.echo(str(place.tokens_file))
         return
+    if not place.tokens_file.exists():
+        raise ServerError(
+            "HR-SERVER-034",
+            f"there are no tokens in {str(place.path)!r}: no server has run here yet",
+            "Start one: two tokens are generated then. Of another folder: --home DIR.",
+        )
     tokens = read_tokens(place.tokens_file)
     if role not in tokens:
         raise ServerError(
@@ -233,6 +251,9 @@ def install(
     port: Port = PORT,
     cert: Cert = None,
     key: Key = None,
+    plain_http: PlainHttp = False,
+    name: HostNames = None,
+    restart_hanging: Hanging = "10m",
     system: Annotated[
         bool, typer.Option("--system/--user", help="For this machine, or for you alone.")
     ] = False,
@@ -251,6 +272,7 @@ def install(
 
     Example: [bold]headrace server install --user --programs jobs[/bold]
     """
+    from headrace.server.http import require_safe
     from headrace.server.systemd import NAME, ServiceUnit
 
     words = [*_command(), "server", "--home", str(_home(home).path)]
@@ -259,6 +281,12 @@ def install(
     words += ["--host", host, "--port", str(port)]
     words += ["--tls-cert", str(cert.resolve())] if cert is not None else []
     words += ["--tls-key", str(key.resolve())] if key is not None else []
+    words += ["--plain-http"] if plain_http else []
+    for known in name or []:
+        words += ["--name", known]
+    words += ["--restart-hanging", restart_hanging] if restart_hanging != "10m" else []
+    require_safe(host, cert, key, plain_http)
+    _hanging(restart_hanging)
     scope = "system" if system else "user"
     unit = ServiceUnit(words, Path.cwd(), scope, user or os.environ.get("USER"))
     if print_only:
@@ -270,6 +298,10 @@ def install(
     typer.echo(f"start it: {control} daemon-reload && {control} enable --now {NAME}", err=True)
     if not system:
         typer.echo("for it to run without you being logged in: loginctl enable-linger", err=True)
+
+
+def _hanging(text: str) -> int | None:
+    return None if text == "never" else millis(text)
 
 
 def _command() -> list[str]:

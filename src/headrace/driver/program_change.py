@@ -103,6 +103,7 @@ def _gone_back(
     return replace(
         now,
         wall=inspection.bundle.clock.now(),
+        timing={},  # no batch has taken any time
         acknowledged=acknowledged,
         timeline=uuid.uuid4().hex,
         forks=(*inspection.manifest.forks, (inspection.manifest.timeline, inspection.epoch)),

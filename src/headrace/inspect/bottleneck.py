@@ -34,11 +34,12 @@ def bottleneck_of(
     whole = f"the job is at work {capacity:.0%} of the time{waiting}"
     if max(busy, publishing) < _TELLING:
         return None
-    if publishing > busy:
-        why = f"{whole}: publishing to it takes {publishing:.0%}, longer than any step"
-        return Bottleneck(output, why)
     rest = capacity - sum(shares.values()) - sum(published.values())
-    own = f"; but Spark itself, or waiting for processors, takes {rest:.0%}" if rest > busy else ""
+    is_most = rest > max(busy, publishing)
+    own = f"; but Spark itself, or waiting for processors, takes {rest:.0%}" if is_most else ""
+    if publishing > busy:
+        why = f"{whole}: publishing to it takes {publishing:.0%}, longer than any step{own}"
+        return Bottleneck(output, why)
     what = "reading it" if step in {i.name for i in inputs} else "this step"
     why = f"{whole}: {what} keeps {tasks} tasks busy for {busy:.0%}, more than any other step{own}"
     return Bottleneck(step, why if tasks != 1 else why.replace("1 tasks", "its task"))

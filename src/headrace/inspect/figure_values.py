@@ -101,7 +101,7 @@ class Figures:
     time: int
     epoch: int
     committed: int
-    took_ms: int
+    took_ms: int | None  # None if the last epoch is no batch
     phases: Mapping[str, float]
     rate_in: float | None
     rate_out: float | None

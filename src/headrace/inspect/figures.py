@@ -149,7 +149,7 @@ class _Figuring:
             time=self._now,
             epoch=m.epoch,
             committed=m.wall,
-            took_ms=p.took,
+            took_ms=p.took if p.is_batch else None,
             phases={**m.timing, **(live.phases if live is not None else {})},
             rate_in=_sum(i.rate for i in inputs),
             rate_out=_sum(o.rate for o in outputs),
@@ -173,10 +173,12 @@ class _Figuring:
         )
 
     def _warnings(self, p: Progress) -> tuple[str, ...]:
+        """Those of the run have those of its batches, as of a moment ago: not the same ones twice,
+        with other counts."""
         if self._live is None:
             return p.warnings
         stalled = (self._live.stalled,) if self._live.stalled else ()
-        return tuple(dict.fromkeys((*stalled, *self._live.warnings, *p.warnings)))
+        return tuple(dict.fromkeys((*stalled, *self._live.warnings)))
 
     # parts
 

@@ -48,7 +48,12 @@ class Progress:
     @property
     def took(self) -> int:
         """Milliseconds from planning to commit."""
-        return self.committed - self.clock
+        return self.committed - self.clock if self.is_batch else 0
+
+    @property
+    def is_batch(self) -> bool:
+        """Not what Spark begins a new job with, and not going back, which are epochs too."""
+        return bool(self.clock and self.timing)
 
     @property
     def late(self) -> int:

@@ -80,6 +80,21 @@ class HttpServer:
         self.close()
 
 
+def require_safe(host: str, cert: Path | None, key: Path | None, plain_http: bool) -> bool:
+    """Whether it has TLS; refused is where it should and has not, and a wrong certificate."""
+    tls = cert is not None or key is not None
+    if not is_loopback(host) and not tls and not plain_http:
+        raise ServerError(
+            "HR-SERVER-075",
+            f"on {host!r} tokens could be read by everybody on the way",
+            "Pass --tls-cert and --tls-key; or listen on 127.0.0.1, behind a proxy that has TLS. "
+            "--plain-http allows it nevertheless, for a network that is trusted.",
+        )
+    if tls:
+        _check_certificate(cert, key)
+    return tls
+
+
 def serve(
     service: Service,
     host: str = "127.0.0.1",
@@ -102,17 +117,8 @@ def serve(
     from headrace.server.app import RestApp
     from headrace.server.patience import CONNECTIONS, BoundedProtocol
 
-    tls = cert is not None or key is not None
-    if not is_loopback(host) and not tls and not plain_http:
-        raise ServerError(
-            "HR-SERVER-075",
-            f"on {host!r} tokens could be read by everybody on the way",
-            "Pass --tls-cert and --tls-key; or listen on 127.0.0.1, behind a proxy that has TLS. "
-            "--plain-http allows it nevertheless, for a network that is trusted.",
-        )
+    tls = require_safe(host, cert, key, plain_http)
     known = Tokens(tokens)
-    if tls:
-        _check_certificate(cert, key)
     listener = _bound(host, port)
     port = listener.getsockname()[1]
     door = Door(known, host, port, names, tls=tls, limits=limits)

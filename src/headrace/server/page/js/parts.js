@@ -39,6 +39,9 @@ export function meter(share, label) {
     label ? h("span", { class: "hidden-but-read" }, ` ${label}`) : null);
 }
 
+/** Rows a second into a step and out of it. Nothing goes into what reads, nothing comes out of what writes. */
+export const flow = (step) => ({ in: step?.kind === "read" ? null : step?.rate_in, out: step?.kind === "write" ? null : step?.rate_out });
+
 /** A figure with its name; `note` says more in small letters. */
 export const tile = (name, value, note, tone) =>
   h("div", { class: `tile${tone ? ` ${tone}` : ""}` },

@@ -2,8 +2,33 @@
 
 import { h } from "../dom.js";
 import { count, duration, rate, seconds } from "../format.js";
-import { empty, meter, panel, table } from "../parts.js";
+import { empty, flow, meter, panel, table } from "../parts.js";
 import { NO_FIGURES } from "./overview.js";
+
+const PARTS = 6; // colours
+
+/** The phases of Spark's trigger, which follow each other, and of the tasks that run in one of them (addBatch).
+ * `triggerExecution` is the whole: what no phase accounts for is "other", as are the smallest ones. */
+export function phasesOf(phases) {
+  const named = Object.entries(phases).filter(([, ms]) => ms > 0);
+  const isTasks = ([name]) => name === "source" || name.startsWith("level ");
+  const spark = named.filter((one) => !isTasks(one) && one[0] !== "triggerExecution").sort((a, b) => b[1] - a[1]);
+  const shown = spark.slice(0, PARTS - 1);
+  const sum = (all) => all.reduce((total, [, ms]) => total + ms, 0);
+  const other = Math.max(sum(spark), phases.triggerExecution ?? 0) - sum(shown);
+  return { trigger: other > 0 ? [...shown, ["other", other]] : shown, tasks: named.filter(isTasks) };
+}
+
+function stack(title, parts) {
+  const whole = parts.reduce((sum, [, ms]) => sum + ms, 0);
+  if (!whole) return null;
+  const colour = (i) => `part-${(i % PARTS) + 1}`;
+  return h("div", { class: "phases", key: title }, h("h3", {}, title),
+    h("div", { class: "stack", "aria-hidden": "true" }, parts.map(([name, ms], i) =>
+      h("span", { key: name, class: `part ${colour(i)}`, title: `${name}: ${duration(ms)}`, vars: { "--share": (ms / whole).toFixed(4) } }))),
+    h("dl", { class: "legend" }, parts.map(([name, ms], i) => h("div", { key: name },
+      h("dt", {}, h("span", { class: `dot ${colour(i)}`, "aria-hidden": "true" }), name), h("dd", {}, duration(ms))))));
+}
 
 export class Backpressure {
   constructor(app, of) {
@@ -22,19 +47,16 @@ export class Backpressure {
       h("p", { class: "fact" }, held?.held_back
         ? ["The inputs are held back: ", count(held.rows), " rows wait, so that an epoch takes no longer than it should."]
         : "Nothing is held back: every row that is there is read with the next epoch."),
-      f.bottleneck ? h("p", { class: "hint" }, h("strong", {}, f.bottleneck.step), " is the bottleneck. ", f.bottleneck.why) : null);
+      f.bottleneck ? h("p", { class: "hint" }, h("strong", {}, "Bottleneck: ", f.bottleneck.step), ": ", f.bottleneck.why, ".") : null);
   }
 
   phases(f) {
-    const all = Object.entries(f.phases).filter(([, ms]) => ms > 0);
-    const whole = all.reduce((sum, [, ms]) => sum + ms, 0);
-    if (!whole) return null;
+    const { trigger, tasks } = phasesOf(f.phases);
+    if (!trigger.length && !tasks.length) return null;
     return panel("Where the time of an epoch goes",
-      h("p", { class: "note" }, `The last epoch took ${duration(f.took_ms)}, from planning to commit.`),
-      h("div", { class: "stack", "aria-hidden": "true" }, all.map(([name, ms], i) =>
-        h("span", { key: name, class: `part part-${(i % 6) + 1}`, title: `${name}: ${duration(ms)}`, vars: { "--share": (ms / whole).toFixed(4) } }))),
-      h("dl", { class: "legend" }, all.map(([name, ms], i) => h("div", { key: name },
-        h("dt", {}, h("span", { class: `dot part-${(i % 6) + 1}`, "aria-hidden": "true" }), name), h("dd", {}, duration(ms))))));
+      f.took_ms === null ? null : h("p", { class: "note" }, `The last epoch took ${duration(f.took_ms)}, from planning to commit.`),
+      stack("Spark's last trigger, one after the other", trigger),
+      stack("Its tasks, all together: they run at the same time, within addBatch", tasks));
   }
 
   steps(f) {
@@ -46,8 +68,8 @@ export class Backpressure {
         { id: "busy", title: "Busy", number: true, cell: (s) => meter(s.busy) },
         { id: "execute", title: "For 1,000 rows", number: true, cell: (s) => duration(s.execute_ms) },
         { id: "process", title: "In an epoch", number: true, cell: (s) => duration(s.process_ms) },
-        { id: "in", title: "In", number: true, cell: (s) => rate(s.rate_in) },
-        { id: "out", title: "Out", number: true, cell: (s) => rate(s.rate_out) },
+        { id: "in", title: "In", number: true, cell: (s) => rate(flow(s).in) },
+        { id: "out", title: "Out", number: true, cell: (s) => rate(flow(s).out) },
       ],
     }));
   }

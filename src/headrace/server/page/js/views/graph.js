@@ -5,7 +5,7 @@ import { get, jobPath } from "../api.js";
 import { h } from "../dom.js";
 import { count, duration, exact, percent, rate, seconds, short, bytes } from "../format.js";
 import { layOut } from "../layout.js";
-import { button, facts, loading, meter, table } from "../parts.js";
+import { button, facts, flow, loading, meter, table } from "../parts.js";
 import { logical, physical, shortened } from "../plan.js";
 import { recalled, remember } from "../theme.js";
 
@@ -47,7 +47,7 @@ export class Graph {
       h("div", { class: "segments", role: "group", "aria-label": "Form of the plan" }, forms.map(([id, title]) =>
         h("button", { type: "button", "aria-pressed": String(this.form === id), onclick: () => this.choose(id) }, title))),
       bottleneck ? h("p", { class: "bottleneck-note" }, h("strong", {}, "Bottleneck: ",
-        h("button", { type: "button", class: "link", onclick: () => this.select(bottleneck.step) }, bottleneck.step)), " ", bottleneck.why) : h("span", { class: "gap" }),
+        h("button", { type: "button", class: "link", onclick: () => this.select(bottleneck.step) }, bottleneck.step)), ": ", bottleneck.why, ".") : h("span", { class: "gap" }),
       this.form === "table" ? null : h("div", { class: "segments", role: "group", "aria-label": "Size" },
         h("button", { type: "button", "aria-pressed": String(this.fits), onclick: () => this.zoom(null) }, "Fit"),
         h("button", { type: "button", "aria-label": "Smaller", onclick: () => this.zoom(0.8) }, "−"),
@@ -181,7 +181,7 @@ export class Graph {
       event.preventDefault();
       this.select(name);
     };
-    const words = `${name}, ${node.step.kind}${busy === null ? "" : `, ${percent(busy)} busy`}${f?.rate_in !== undefined ? `, ${rate(f.rate_in)} in` : ""}${isNeck ? ", the bottleneck" : ""}`;
+    const words = `${name}, ${node.step.kind}${busy === null ? "" : `, ${percent(busy)} busy`}${flow(f).in == null ? "" : `, ${rate(flow(f).in)} in`}${isNeck ? ", the bottleneck" : ""}`;
     return h("g", {
       key: `node ${node.id}`, class: classes.join(" "), transform: `translate(${node.x},${node.y})`, tabindex: "0", role: "button",
       "aria-pressed": String(this.chosen === name), "aria-label": words, "data-row": true, "data-step": name,
@@ -217,7 +217,7 @@ export class Graph {
         ["fused", (step.fused ?? []).join(", ")], ["runs as Python", step.python], ["columns", step.schema ?? (step.columns ?? []).join(", ")], ["guarantee", step.guarantee],
       ]),
       f ? [h("h3", {}, "Now"), facts([
-        ["in", f.rate_in === undefined ? null : rate(f.rate_in)], ["out", f.rate_out === undefined ? null : rate(f.rate_out)],
+        ...["in", "out"].map((way) => [way, flow(f)[way] == null ? null : rate(flow(f)[way])]),
         ["busy", f.busy === undefined || f.busy === null ? null : meter(f.busy)], ["for 1,000 rows", f.execute_ms == null ? null : duration(f.execute_ms)],
         ["in an epoch", f.process_ms == null ? null : duration(f.process_ms)], ["state", f.state_rows == null ? null : `${count(f.state_rows)} rows, ${bytes(f.state_bytes)}`],
         ["watermark", f.watermark == null ? null : h("span", { title: exact(f.watermark) }, seconds((this.of.figures.time - f.watermark) / 1000), " behind")],
@@ -231,7 +231,7 @@ export class Graph {
       { id: "name", title: "Step", cell: (s) => h("button", { type: "button", class: "link", "data-row": true, onclick: () => this.select(s.name) }, s.name) },
       { id: "kind", title: "Kind", cell: (s) => s.kind },
       { id: "reads", title: "Reads", cell: (s) => s.inputs.join(", ") || "–" },
-      ...[["rate_in", "In"], ["rate_out", "Out"]].map(([id, title]) => ({ id, title, number: true, cell: (s) => rate(this.figuresOf(s.name)?.[id]) })),
+      ...[["in", "In"], ["out", "Out"]].map(([id, title]) => ({ id, title, number: true, cell: (s) => rate(flow(this.figuresOf(s.name))[id]) })),
       { id: "busy", title: "Busy", number: true, cell: (s) => percent(this.figuresOf(s.name)?.busy) },
       { id: "state", title: "State rows", number: true, cell: (s) => count(this.figuresOf(s.name)?.state_rows) },
       { id: "does", title: "Does", cell: (s) => s.detail },

@@ -81,7 +81,7 @@ export class Overview {
     const { figures } = this.of;
     return [
       figures ? this.tiles(figures) : empty(NO_FIGURES),
-      figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ". ", figures.bottleneck.why)) : null,
+      figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ": ", figures.bottleneck.why, ".")) : null,
       h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"), h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
           h("button", { type: "button", "aria-pressed": String(range === this.range), onclick: () => this.choose(range) }, range[0])))),
@@ -99,7 +99,7 @@ export class Overview {
       tile("In", rate(f.rate_in), `${rate(f.rate_out)} out`),
       tile("Lag", f.lag_rows === null ? NONE : plural(f.lag_rows, "row"), f.lag_seconds ? `the oldest for ${seconds(f.lag_seconds)}` : " "),
       tile("Latency p95", duration(latency?.p95), latency ? `p50 ${duration(latency.p50)} · p99 ${duration(latency.p99)}` : " "),
-      tile("Watermark delay", seconds(f.watermark_delay), f.watermark ? h("span", { title: exact(f.watermark) }, `at ${time(f.watermark)}`) : "no watermark yet"),
+      tile("Watermark delay", seconds(f.watermark_delay), f.watermark ? h("span", { title: exact(f.watermark) }, `at ${time(f.watermark)}`) : "no watermark"),
       tile("Capacity", meter(f.capacity, "of the time at work"), `an epoch takes ${duration(f.took_ms)}`),
       tile("State", plural(sum("state_rows"), "row"), bytes(sum("state_bytes"))),
       tile("Late", count(totals.late), percentOf(totals.late, totals.read), totals.late ? "warn" : ""),

@@ -19,11 +19,11 @@ export class Windows {
     return panel("Windows in flight", table({
       caption: "Windows in flight", rows: f.windows, key: (w) => w.step, columns: [
         { id: "step", title: "Step", cell: (w) => w.step },
-        { id: "open", title: "Rows of open windows", number: true, cell: (w) => count(w.open) },
+        { id: "open", title: "Rows of state, at most", number: true, cell: (w) => count(w.open) },
         { id: "watermark", title: "Watermark", number: true, cell: (w) => h("span", { title: exact(watermark(w)) }, time(watermark(w))) },
         { id: "next", title: "The next is due at", number: true, cell: (w) => h("span", { title: exact(w.next) }, time(w.next)) },
         { id: "left", title: "Event time until then", number: true, cell: (w) => (left(w) === null ? "–" : duration(Math.max(0, left(w)))) },
       ],
-    }), h("p", { class: "note" }, "A window closes, and its result is emitted, when the watermark reaches its end. Rows that come after that are late."));
+    }), h("p", { class: "note" }, "A window closes, and its result is emitted, when the watermark reaches its end. Rows that come after that are late. Of aggregates each key and window has a row, and one more for each batch that changed it lately."));
   }
 }
