@@ -9,24 +9,35 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from headrace.clock import SystemClock
 from headrace.driver.planner import clear_requests, request_stop, stop_requested
 from headrace.engine.interrupts import acting
+from headrace.engine.processes import process_start
+from headrace.inspect.live import RUN, Live, write_live
 from headrace.look.in_process import Driver
 
-_PAUSE = 0.02
+_PAUSE, _NOTES = 0.02, 0.2
 
 
 class PlayedRun:
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self._driver, self._said = driver, -_NOTES
+
+    def _leave_word(self, folder: Path) -> None:
+        if time.monotonic() - self._said >= _NOTES:
+            self._said, pid = time.monotonic(), os.getpid()
+            now = SystemClock().now()
+            write_live(folder, Live(now, pid, process_start(pid), run=os.environ.get(RUN)))
 
     def wait(self) -> None:
         driver, folder = self._driver, self._driver.start.log.folder
         with acting(lambda number: request_stop(folder)):
             while not driver.ended and not stop_requested(folder):
+                self._leave_word(folder)
                 if driver.epoch() is None:
                     time.sleep(_PAUSE)
         driver.close()
