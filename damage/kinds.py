@@ -19,6 +19,7 @@ KINDS = {
     "manifest": rf"job/epochs/{_EPOCH}\.json",
     "fence": r"job/fence/\d+\.json",
     "published": r"job/published",
+    "time of publishing": r"job/publishing\.json",
     "identity of the folder": r"job/outputs/identity",
     "run": r"job/runs/[\w-]+\.run",
     "staged for a topic": r"job/staged/(?:counted|numbers)/[\w%-]+\.arrows",

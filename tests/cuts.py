@@ -442,6 +442,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "SHORTEST": "a limit that is refused",
         "_MOST_ENDED": "sessions that are remembered",
     },
+    "server.hanging": {"HangingJobs.__init__(silent)": "ms"},
     "server.home": {"_RUNS": "folders of runs"},
     "server.imported": {
         "MOST_BYTES": "a limit that is refused",
@@ -489,6 +490,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "server.supervisor": {
         "Policy.launching": "ms",
         "Policy.restart_hanging": "ms",
+        "Policy.silent": "ms",
         "Policy.stall_after": "ms",
         "Policy.starting": "ms",
         "_AT_ONCE": "threads",

@@ -164,8 +164,9 @@ def test_every_module_imports_or_names_the_extra_it_needs(installed: Installed) 
     code, printed = installed.run("python", "-W", "error", "-c", EVERY_MODULE, java=False)
     assert code == 0, printed
     assert printed.split() == [
-        "headrace.server.app", "headrace.server.prometheus", "headrace.server.routes",
-        "headrace.testing.column_values", "headrace.testing.strategies", "headrace_pytest",
+        "headrace.server.app", "headrace.server.patience", "headrace.server.prometheus",
+        "headrace.server.routes", "headrace.testing.column_values", "headrace.testing.strategies",
+        "headrace_pytest",
     ]  # fmt: skip
 
 

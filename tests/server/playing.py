@@ -9,24 +9,36 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from headrace.clock import SystemClock
 from headrace.driver.planner import clear_requests, request_stop, stop_requested
 from headrace.engine.interrupts import acting
+from headrace.engine.processes import process_start
+from headrace.inspect.live import RUN, Live, write_live
 from headrace.look.in_process import Driver
 
 _PAUSE = 0.1  # seconds between two epochs: rows come all the while, and others want the machine
+_NOTES = 0.2  # between two notes
 
 
 class PlayedRun:
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self._driver, self._noted = driver, -_NOTES
+
+    def _write_note(self, folder: Path) -> None:
+        if time.monotonic() - self._noted >= _NOTES:
+            self._noted, pid = time.monotonic(), os.getpid()
+            now = SystemClock().now()
+            write_live(folder, Live(now, pid, process_start(pid), run=os.environ.get(RUN)))
 
     def wait(self) -> None:
         driver, folder = self._driver, self._driver.start.log.folder
         with acting(lambda number: request_stop(folder)):
             while not driver.ended and not stop_requested(folder):
+                self._write_note(folder)
                 driver.epoch()
                 time.sleep(_PAUSE)
         driver.close()

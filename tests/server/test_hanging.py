@@ -8,10 +8,14 @@ import os
 import signal
 from pathlib import Path
 
+from headrace.clock import SystemClock
+from headrace.engine.processes import process_start
 from headrace.inspect import stall
+from headrace.inspect.live import Live, write_live
 from headrace.server.hanging import HangingJobs
 from headrace.server.lifecycle import State
 from headrace.server.records import JobRecord
+from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
 from tests.server.test_life import driver_of
 from tests.server.worlds import World, program, with_policy
@@ -51,6 +55,32 @@ def test_what_the_run_says_of_itself_counts(tmp_path: Path) -> None:
     assert jobs.see(job, Manifest(epoch=3), 200) == "goes on"
 
 
+def test_a_process_that_says_nothing_any_more_hangs_though_no_rows_wait(tmp_path: Path) -> None:
+    jobs, job = HangingJobs(after=1_000, starting=5_000, silent=2_000), record(tmp_path)
+    still = Manifest(epoch=3)
+    for now in range(0, 10_000, 500):  # it has nothing to do, and says so
+        assert jobs.see(job, still, now, word=now + 7_777_777) is None
+    assert jobs.see(job, still, 11_000, word=7_787_277) is None
+    assert jobs.see(job, still, 11_500, word=7_787_277) == "its process has said nothing for 2.0s"
+    assert jobs.since("a", 11_500) == 2_000  # not the hours in which it had nothing to do
+    assert jobs.see(job, still, 12_000, word=5) == "goes on"  # its clock was set back
+    for now in range(12_000, 20_000, 500):  # of an older version: it has never said anything
+        assert jobs.see(record(tmp_path, run=2), still, now) in (None, "goes on")
+
+
+def test_a_job_that_is_reported_hangs_since_then_and_not_since_its_last_batch(
+    tmp_path: Path,
+) -> None:
+    jobs, job = HangingJobs(after=1_000, starting=5_000), record(tmp_path)
+    for now in (0, 100_000):
+        assert jobs.see(job, Manifest(epoch=3), now) is None
+    stall.note(tmp_path, "stalled: 0 tasks done", 5)
+    assert jobs.see(job, Manifest(epoch=3), 100_100) is not None
+    assert jobs.since("a", 100_600) == 500
+    jobs.see(job, Manifest(epoch=3), 101_000)
+    assert jobs.since("a", 101_100) == 1_000
+
+
 def test_a_start_may_take_its_time_but_not_for_ever(tmp_path: Path) -> None:
     jobs, job = HangingJobs(after=1_000, starting=5_000), record(tmp_path, State.STARTING)
     assert jobs.see(job, Manifest(epoch=3, lag=9), 0) is None
@@ -76,6 +106,40 @@ def test_a_job_that_stands_still_is_noticed_and_started_again(world: World) -> N
         assert texts[0].startswith("it was killed because it hung: no new batch for")
         world.until(lambda: world.kinds("shop").count("running") == 2)
         service.kill("shop")
+
+
+def test_a_process_that_is_frozen_with_nothing_to_do_is_noticed(world: World) -> None:
+    """And a job counts as running once its own process says so, whoever holds its folder."""
+    with_policy(world, silent=1_500, restart_hanging=2_000)
+    world.write("shop.py", program())
+    world.send('{"k": "a", "n": 1}')
+    with world.running() as service:
+        service.submit(str(world.programs / "shop.py"))
+        world.until(lambda: world.epoch("shop") == 1)
+        world.until_state("shop", State.RUNNING)
+        for pid in (driver_of(world, "shop"), *forks_of(world)):
+            os.kill(pid, signal.SIGSTOP)
+        world.until(lambda: "restarting" in world.kinds("shop"))
+        texts = [e.text for e in service.events("shop") if e.kind == "restarting"]
+        assert "it hung: its process has said nothing for" in texts[0]
+        world.until(lambda: world.kinds("shop").count("running") == 2)
+        service.kill("shop")
+
+
+def test_a_folder_that_another_driver_holds_does_not_make_a_job_run(world: World) -> None:
+    world.send('{"k": "a", "n": 1}')
+    folder = str(world.place / ".headrace" / "jobs" / "shop")
+    log = EpochLog(folder)
+    log.open("shop", 2)
+    log.take_fence()
+    now = SystemClock().now()
+    write_live(folder, Live(now, os.getpid(), process_start(os.getpid())))
+    with world.running() as service:
+        service.submit(world.write("shop.py", program()))
+        world.until_state("shop", State.FAILED)
+        assert "running" not in world.kinds("shop")
+        assert "another" in str(service.job("shop").job.reason)
+    log.release()
 
 
 def forks_of(world: World) -> list[int]:

@@ -130,8 +130,9 @@ def _refuse_misplaced(ctx: typer.Context) -> None:
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
+            option = parameter.opts[0]
             raise typer.BadParameter(
-                f"write it after {ctx.invoked_subcommand!r}, if that has it", ctx, parameter
+                f"{option}: write it after {ctx.invoked_subcommand!r}, if that has it", ctx
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,9 +38,10 @@ class Measuring:
         try:
             note = json.loads(self._note.read_text(encoding="utf-8"))
             outputs = {str(name): float(ms) for name, ms in note["outputs"].items()}
-            return outputs if note["epoch"] == epoch else {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or damaged
-            return {}
+            sound = note["epoch"] == epoch and all(map(math.isfinite, outputs.values()))
+            return outputs if sound else {}
+        except (OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError):
+            return {}  # none, or damaged
 
     def after(self, before: Measures, total: Total, end: Offset, wall: int) -> Measures:
         """After an epoch that is committed at `wall`; what it measures of its records is by the

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.clock import SystemClock
 from headrace.engine.processes import descendants, process_start, proportional, resident
-from headrace.inspect.live import Live, write_live
+from headrace.inspect.live import RUN, Live, write_live
 
 _EVERY = 1.0  # seconds
 _SELDOM = 5  # notes: what costs more is looked at as seldom
@@ -78,6 +78,7 @@ class LiveNotes:
             phases=phases,
             memory=self._memory,
             gc_ms=self._gc,
+            run=os.environ.get(RUN),
         )
         write_live(self._folder, live)
 

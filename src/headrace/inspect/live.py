@@ -19,6 +19,7 @@ from headrace.files import replacing
 
 NOTE = "live.json"
 FORMAT = 1
+RUN = "HEADRACE_RUN_FOLDER"  # in the environment: whose run it is, where a server has started it
 _OLD = 30_000  # ms after which it says nothing any more
 
 
@@ -36,6 +37,7 @@ class Live:
     phases: Mapping[str, float] = field(default_factory=dict)  # ms of Spark's last batch, by name
     memory: Mapping[str, int | None] = field(default_factory=dict)  # bytes by kind of process
     gc_ms: int | None = None  # that the JVM has collected garbage for, since it began
+    run: str | None = None  # what `RUN` says
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -49,14 +51,20 @@ def write_live(folder: str | Path, live: Live) -> None:
 
 def read_live(folder: str | Path, now: int, process: tuple[int, int] | None = None) -> Live | None:
     """The note, if it is of now; and of `process`, a pid and when that began, if it is known."""
+    live = last_note(folder)
+    if live is None or abs(now - live.time) > _OLD:
+        return None
+    return live if process in (None, (live.pid, live.started)) else None
+
+
+def last_note(folder: str | Path) -> Live | None:
+    """The note, of whatever time and process."""
     try:
         content = json.loads((Path(folder) / NOTE).read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             return None
         values = {f.name: content[f.name] for f in fields(Live) if f.name in content}
         live = Live(**{**values, "warnings": tuple(values.get("warnings", ()))})
-        if abs(now - live.time) > _OLD or process not in (None, (live.pid, live.started)):
-            return None
     except (OSError, ValueError, KeyError, TypeError):  # none, or of another version
         return None
-    return live
+    return live if isinstance(live.time, int) else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.clock import Clock
+from headrace.inspect.live import last_note
 from headrace.server.home import Home
 from headrace.server.lifecycle import State, may_become
 from headrace.server.programs import Snapshot, opened
@@ -82,6 +83,13 @@ class Desk:
         if manifest is not None:
             self._manifests[record.folder] = manifest
         return manifest
+
+    def last_word(self, record: JobRecord) -> int | None:
+        """When the run of a job has last said how it is doing, by its own clock; None before it
+        has: it says so from when it is ready to read."""
+        live = last_note(record.folder)
+        ours = live is not None and live.run == str(self.run_folder(record))
+        return live.time if live is not None and ours else None
 
     def run_folder(self, record: JobRecord) -> Path:
         return self.home.run(record.name, record.run)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from headrace.server.refusals import missing
+
+try:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as cause:
+    raise missing("uvicorn") from cause
 
 CONNECTIONS = 512
 HEAD_SECONDS = 10.0  # for the lines of a request to arrive

@@ -22,10 +22,11 @@ from typing import Any
 
 from headrace.errors import ServerError
 from headrace.files import make_folder, replace_durably
+from headrace.inspect import live
 from headrace.restarts import command_of
 from headrace.server import launcher
 
-MARK = "HEADRACE_RUN_FOLDER"  # in the environment of all that belongs to a run
+MARK = live.RUN  # in the environment of all that belongs to a run
 _NOTE = "HEADRACE_NOTE_ERROR"  # of `cli/error_note.py`
 LOG_BYTES = 32 << 20  # of a run's log, at most
 _children: dict[Path, subprocess.Popen[bytes]] = {}  # by run: of this process, to be waited for

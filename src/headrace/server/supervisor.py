@@ -42,6 +42,7 @@ class Policy:
     pace: float = 1.0  # a factor of all pauses before a restart
     stall_after: int = 60_000  # ms without progress, although there should be some
     restart_hanging: int | None = 600_000  # ms after which a job that hangs is started again
+    silent: int = 60_000  # ms without a word of a process that is to give one each second
     starting: int = 300_000  # ms that a start may take
     launching: int = 30_000  # ms that a process may take to say that it is there
 
@@ -52,7 +53,7 @@ class JobSupervisor:
     ) -> None:
         self._desk, self._processes, self._questions = desk, processes, questions
         self._policy = policy
-        self.hanging = HangingJobs(policy.stall_after, policy.starting)
+        self.hanging = HangingJobs(policy.stall_after, policy.starting, policy.silent)
         self._why: dict[str, str] = {}  # why a process was killed by us
         self._busy = set[str]()
         self._troubles: dict[str, str] = {}  # by job: the last that was written to the log
@@ -220,7 +221,8 @@ class JobSupervisor:
         return abs(self._desk.now() - record.begun) > self._policy.launching
 
     def _alive(self, record: JobRecord) -> None:
-        if record.state == State.STARTING and EpochLog(record.folder).is_held():
+        word = self._desk.last_word(record)
+        if record.state == State.STARTING and word is not None:
             state = State.DRAINING if record.draining else State.RUNNING
             record = self._desk.to(record, state)
             self._desk.say(record.name, "running", f"run {record.run}")
@@ -231,19 +233,19 @@ class JobSupervisor:
             self._see_that_it_drains(record)
         if upgrades.has_proved_itself(self._desk, record):
             record = upgrades.settle(self._desk, record)
-        self._look_whether_it_hangs(record)
+        self._look_whether_it_hangs(record, word)
 
     def _see_that_it_drains(self, record: JobRecord) -> None:
         """The request may have come before the run that clears away what was asked of another."""
         if EpochLog(record.folder).is_held() and not drain_requested(record.folder):
             request_drain(record.folder)
 
-    def _look_whether_it_hangs(self, record: JobRecord) -> None:
+    def _look_whether_it_hangs(self, record: JobRecord, word: int | None) -> None:
         now = self._desk.clock.steady()
         if record.state == State.STOPPING:
             self.hanging.forget(record.name)
             return
-        news = self.hanging.see(record, self._desk.manifest(record), now)
+        news = self.hanging.see(record, self._desk.manifest(record), now, word)
         if news is not None:
             kind = "goes on" if news == "goes on" else "stalled"
             self._desk.say(record.name, kind, news)
