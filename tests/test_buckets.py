@@ -13,6 +13,7 @@ from headrace.buckets import (
     QUANTILES,
     WIDTH,
     added,
+    below,
     bucket_of,
     histogram,
     middle,
@@ -20,6 +21,7 @@ from headrace.buckets import (
     quantiles,
     shifted,
     since,
+    sum_of,
 )
 
 sizes = floats(1e-300, 1e300)  # nearer to zero a number counts as zero
@@ -79,3 +81,17 @@ def test_of_nothing_there_are_no_percentiles():
     assert percentiles({}) is None
     assert percentiles(histogram(np.array([], np.int64))) is None
     assert percentiles({bucket_of(8): 3}) == pytest.approx(dict.fromkeys(QUANTILES, 8.25))
+
+
+@given(values=lists(numbers))
+def test_counts_below_bounds_are_those_of_the_numbers_themselves(values):
+    values = [float(v) for v in values]
+    powers = range(-1000, 1000, 7)
+    found = below(histogram(np.array(values)), powers)
+    assert found == [(bound, sum(v < bound for v in values)) for bound, _ in found]
+    assert [bound for bound, _ in found] == [2.0**p * (1 + WIDTH) for p in powers]
+
+
+@given(values=lists(floats(0, 1e15)))
+def test_the_sum_is_right_within_half_a_bucket(values):
+    assert sum_of(histogram(np.array(values))) == pytest.approx(sum(values), rel=WIDTH / 2 + 1e-9)

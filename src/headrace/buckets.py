@@ -8,6 +8,7 @@ only grow is what came in between. Numbers below zero have buckets below zero.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, frexp
@@ -89,6 +90,24 @@ def quantiles(counts: Histogram, shares: Iterable[float]) -> list[float] | None:
         return None
     ranks = [max(1, ceil(share * reached[-1])) for share in shares]
     return [middle(ordered[int(np.searchsorted(reached, rank))]) for rank in ranks]
+
+
+def below(counts: Histogram, powers: Iterable[int]) -> list[tuple[float, int]]:
+    """Bounds, each a little above a power of two, and how many numbers are below them.
+
+    A bound is the end of the bucket that begins with the power, which is itself below it: so the
+    counts are exact.
+    """
+    ordered = sorted(counts)
+    reached = [0, *np.cumsum([counts[bucket] for bucket in ordered], dtype=np.int64).tolist()]
+    last = [bucket_of(2.0**power) for power in powers]
+    ends = np.array([(bucket + 1) << _SHIFT for bucket in last]).view(np.float64).tolist()
+    return [(end, reached[bisect_right(ordered, b)]) for end, b in zip(ends, last, strict=True)]
+
+
+def sum_of(counts: Histogram) -> float:
+    """About the sum of the numbers."""
+    return sum(middle(bucket) * count for bucket, count in counts.items())
 
 
 def percentiles(counts: Histogram) -> dict[str, float] | None:

@@ -88,9 +88,9 @@ def test_the_json_is_what_the_contract_says():
         test.send("x", [("a", 3, 5), ("b", 0, 6)])
         found = figures(test.now, manifest_of(test)).to_json()
     assert {"time", "epoch", "committed", "took_ms", "phases", "rate_in", "rate_out", "lag_rows",
-            "lag_seconds", "watermark", "watermark_delay", "capacity", "latency", "memory", "gc_ms",
-            "retries", "totals", "inputs", "steps", "outputs", "windows", "bottleneck",
-            "backpressure", "warnings"} == set(found)  # fmt: skip
+            "lag_seconds", "watermark", "watermark_delay", "capacity", "latency", "latencies",
+            "memory", "gc_ms", "retries", "totals", "inputs", "steps", "outputs", "windows",
+            "bottleneck", "backpressure", "warnings"} == set(found)  # fmt: skip
     assert {"name", "kind", "level", "in", "out", "rate_in", "rate_out", "late", "dead",
             "execute_ms", "process_ms", "busy", "state_rows", "state_bytes", "watermark",
             "user"} == set(found["steps"][0])  # fmt: skip

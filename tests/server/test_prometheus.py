@@ -29,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "docs" / "grafana" / "headrace.json"
 PROMTOOL = shutil.which("promtool") or shutil.which("promtool", path=ROOT / ".venv" / "bin")
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-BUCKETS = {"count": 6, "sum": 30.5, "buckets": [[1.0, 2], [2.5, 5]], "p50": 2.0}
 
 
 def read(text: str) -> Samples:
@@ -47,15 +46,12 @@ def at(samples: Samples, metric: str, /, **labels: str) -> float | None:
     return samples.get((f"headrace_job_{metric}", frozenset(labels.items())))
 
 
-def with_buckets() -> dict[str, Any]:
-    (step,) = FIGURES["steps"]
-    user = {**step["user"], "histograms": {**step["user"]["histograms"], "sizes": BUCKETS}}
-    slow = {"step": "avg temp", "why": "it is Python"}
-    return {**FIGURES, "steps": [{**step, "user": user}], "bottleneck": slow}
+def limited() -> dict[str, Any]:
+    return {**FIGURES, "bottleneck": {"step": "avg temp", "why": "it is Python"}}
 
 
 def test_figures_are_samples_in_seconds_bytes_and_ratios():
-    found = read(metrics_of([view("shop", State.RUNNING)], {"shop": with_buckets()}))
+    found = read(metrics_of([view("shop", State.RUNNING)], {"shop": limited()}))
     step = {"job": "shop", "step": "avg temp"}
     assert at(found, "state", job="shop", state="running") == 1
     assert at(found, "state", job="shop", state="failed") == 0
@@ -75,14 +71,18 @@ def test_figures_are_samples_in_seconds_bytes_and_ratios():
     assert at(found, "user_events_total", **step, name="alarms") == 3
     assert at(found, "user_value", **step, name="hottest") == 99.5
     assert at(found, "user_distribution", **step, name="wait", quantile="0.99") == 3
-    assert at(found, "user_buckets_bucket", **step, name="sizes", le="2.5") == 5
-    assert at(found, "user_buckets_bucket", **step, name="sizes", le="+Inf") == 6
-    assert at(found, "user_buckets_sum", **step, name="sizes") == 30.5
+    assert at(found, "user_histogram_bucket", **step, name="wait", le="2.5") == 5
+    assert at(found, "user_histogram_bucket", **step, name="wait", le="+Inf") == 6
+    assert at(found, "user_histogram_count", **step, name="wait") == 6
+    assert at(found, "user_histogram_sum", **step, name="wait") == 30.5
+    assert at(found, "latencies_seconds_bucket", job="shop", since="event", le="2.0") == 9
+    assert at(found, "latencies_seconds_sum", job="shop", since="event") == 12.5
 
 
 def test_what_is_not_known_is_left_out():
     text = metrics_of([view("shop")], {"shop": FIGURES})
-    assert 'process="workers"' not in text and 'since="ingest"' not in text
+    assert 'process="workers"' not in text
+    assert not re.search(r'latency_seconds{.*since="ingest"', text)
     assert "headrace_job_bottleneck{" not in text
     assert "headrace_job_lag_rows" not in metrics_of([view("shop")], {})
     nan = {**FIGURES, "rate_in": float("nan"), "lag_seconds": float("inf")}
@@ -91,7 +91,7 @@ def test_what_is_not_known_is_left_out():
 
 def test_every_family_has_samples_somewhere():
     """A name that nothing fills would be a promise that nobody keeps."""
-    text = metrics_of([view("shop", State.RUNNING)], {"shop": with_buckets()})
+    text = metrics_of([view("shop", State.RUNNING)], {"shop": limited()})
     assert {name for name in FAMILIES if f"# TYPE {name}" not in text} == set()
 
 
@@ -131,6 +131,8 @@ def test_the_figures_of_a_real_job_are_all_taken(tmp_path):
     assert at(found, "step_rows_total", job="real", step="sums", direction="in") == 6
     assert at(found, "output_rows_total", job="real", output="out") == driver.manifest.rows["out"]
     assert at(found, "step_state_rows", job="real", step="sums") is not None
+    assert at(found, "latencies_seconds_count", job="real", since="ingest") == 6
+    assert at(found, "latencies_seconds_bucket", job="real", since="ingest", le="+Inf") == 6
 
 
 def test_it_is_served_with_the_type_that_prometheus_wants_to_whoever_may_read(rest):
@@ -145,7 +147,7 @@ def test_promtool_finds_nothing_to_say():
     jobs: list[JobView] = [view("shop", State.RUNNING), view('x"}\n\\', State.FAILED)]
     service = MemoryService()
     service._jobs = {job.name: replace(job, warnings=("slow",)) for job in jobs}
-    service.figures_now = {job.name: with_buckets() for job in jobs}
+    service.figures_now = {job.name: limited() for job in jobs}
     with serve(service, port=0, tokens=TOKENS) as rest:
         text = ask(rest, "GET", "/metrics", role="read").body
     assert PROMTOOL is not None
@@ -164,7 +166,7 @@ def expressions() -> list[str]:
 
 
 def test_every_metric_of_the_dashboard_exists_with_the_labels_that_it_asks_for():
-    text = metrics_of([view("shop", State.RUNNING)], {"shop": with_buckets()})
+    text = metrics_of([view("shop", State.RUNNING)], {"shop": limited()})
     labels: dict[str, set[str]] = {}
     for name, pairs in read(text):
         labels.setdefault(name, set()).update(key for key, _ in pairs)
@@ -179,7 +181,7 @@ def test_every_metric_of_the_dashboard_exists_with_the_labels_that_it_asks_for()
 
 def test_the_legend_names_labels_that_there_are():
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    text = metrics_of([view("shop", State.RUNNING)], {"shop": with_buckets()})
+    text = metrics_of([view("shop", State.RUNNING)], {"shop": limited()})
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
             (name,) = set(re.findall(r"headrace_\w+", target["expr"]))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
+Distribution = Mapping[str, Any]  # count, sum, and buckets: pairs of a bound and what is below it
 _AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
 _TEXTS = ("name", "kind", "step", "why")
 _SIMPLE = (int, str, bool, type(None))
@@ -111,6 +112,7 @@ class Figures:
     watermark_delay: float | None
     capacity: float | None
     latency: Mapping[str, Latency]
+    latencies: Mapping[str, Distribution]  # "event" and "ingest", of all records since the start
     memory: Mapping[str, int | None]
     gc_ms: int | None
     retries: int  # tasks of Spark that were begun again
@@ -137,7 +139,7 @@ def _plain(value: Any) -> Any:
     """Values, and parts that have names, as JSON has them: often, so it looks at types alone."""
     kind = type(value)
     if kind is float:
-        return round(value, 4)
+        return float(f"{value:.12g}")  # without the noise of sums; tiny ones stay what they are
     if kind in _SIMPLE:
         return value
     if kind is list or kind is tuple:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.buckets import Histogram, added, percentiles, since
+from headrace.buckets import Histogram, added, below, percentiles, since, sum_of
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.epoch.accounting import SHED
 from headrace.epoch.values import watermark_of
@@ -19,6 +19,7 @@ from headrace.errors import FencedError
 from headrace.inspect.bottleneck import bottleneck_of
 from headrace.inspect.figure_values import (
     Backpressure,
+    Distribution,
     Figures,
     InputFigures,
     Latency,
@@ -34,6 +35,8 @@ from headrace.state.measures import Measures
 
 _RATE = 10_000  # ms over which rates are taken, or three epochs if those take longer
 _MINUTE = 60_000  # ms over which percentiles are taken
+_POWERS_OF_MS = range(23)  # bounds from a millisecond to an hour
+_POWERS = range(-20, 41, 2)  # of numbers of any kind: from a millionth to a million millions
 _MEMORY = ("driver", "jvm", "jvm_heap", "workers")
 _NONE: Latency = None
 
@@ -159,6 +162,7 @@ class _Figuring:
             watermark_delay=_delay(self._now, p.watermark),
             capacity=capacity,
             latency={what: self._latency(what, p.counts) for what in ("event", "ingest")},
+            latencies={what: self._latencies(what) for what in ("event", "ingest")},
             memory={kind: memory.get(kind) for kind in _MEMORY},
             gc_ms=live.gc_ms if live is not None else None,
             retries=self._measures.retries,
@@ -240,7 +244,7 @@ class _Figuring:
     def _user(self, step: str) -> dict[str, dict[str, object]]:
         was = self._minute.measures.histograms.get(step, {}) if self._minute is not None else {}
         histograms = {
-            name: {"count": sum(h.values()), **(percentiles(since(h, was.get(name, {}))) or {})}
+            name: {**_distribution(h, _POWERS), **(percentiles(since(h, was.get(name, {}))) or {})}
             for name, h in self._measures.histograms.get(step, {}).items()
         }
         return {
@@ -299,6 +303,16 @@ class _Figuring:
         now: Mapping[str, Histogram] = getattr(self._measures, what)
         was = getattr(self._minute.measures, what) if self._minute is not None else {}
         return percentiles(added(*(since(now.get(n, {}), was.get(n, {})) for n in inputs)))
+
+    def _latencies(self, what: str) -> Distribution:
+        histograms: Mapping[str, Histogram] = getattr(self._measures, what)
+        return _distribution(added(*histograms.values()), _POWERS_OF_MS)
+
+
+def _distribution(counts: Histogram, powers: Iterable[int]) -> Distribution:
+    return {
+        "count": sum(counts.values()), "sum": sum_of(counts), "buckets": below(counts, powers)
+    }  # fmt: skip
 
 
 def _grown(now: Mapping[str, int], was: Mapping[str, int], name: str) -> int:

@@ -44,6 +44,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
         "summary",
         "From a record's time, or from when it was read, to the commit, lately.",
     ),
+    "headrace_job_latencies_seconds": ("histogram", "The same of all records since the job began."),
     "headrace_job_capacity_ratio": ("gauge", "Share of the time at work."),
     "headrace_job_memory_bytes": ("gauge", "Memory of its processes."),
     "headrace_job_gc_seconds": ("counter", "Time of the JVM in garbage collection."),
@@ -74,8 +75,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_output_busy_ratio": ("gauge", "Share of the time that it is published to."),
     "headrace_job_user_events": ("counter", "A counter of the program's own."),
     "headrace_job_user_value": ("gauge", "A gauge of the program's own."),
-    "headrace_job_user_distribution": ("summary", "A histogram of the program's own."),
-    "headrace_job_user_buckets": ("histogram", "The same where its buckets are known."),
+    "headrace_job_user_distribution": ("summary", "Of a histogram of the program's own, lately."),
+    "headrace_job_user_histogram": ("histogram", "The same since the job began."),
 }
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 _FATES = ("read", "used", "filtered", "late", "dead", "shed")
@@ -142,6 +143,8 @@ class _Families:
             for key, quantile in _QUANTILES.items():
                 took = _seconds(_dict(quantiles).get(key))
                 self._add("latency_seconds", took, job=job, since=since, quantile=quantile)
+        for since, all_of_it in _dict(f.get("latencies")).items():
+            self._histogram("latencies_seconds", all_of_it, 0.001, job=job, since=since)
         self._add("capacity_ratio", f.get("capacity"), job=job)
         for process, held in _dict(f.get("memory")).items():
             self._add("memory_bytes", held, job=job, process=process)
@@ -200,16 +203,19 @@ class _Families:
 
     def _distribution(self, at: dict[str, str], name: str, facts: Mapping[str, Any]) -> None:
         labels = {**at, "name": name}
-        if facts.get("buckets"):  # [[upper bound, rows up to it], ...], cumulative
-            for bound, rows in facts["buckets"]:
-                self._add("user_buckets", rows, "_bucket", **labels, le=_bound(bound))
-            self._add("user_buckets", facts.get("count"), "_bucket", **labels, le="+Inf")
-            self._add("user_buckets", facts.get("count"), "_count", **labels)
-            self._add("user_buckets", facts.get("sum"), "_sum", **labels)
-            return
         for key, quantile in _QUANTILES.items():
             self._add("user_distribution", facts.get(key), **labels, quantile=quantile)
         self._add("user_distribution", facts.get("count"), "_count", **labels)
+        self._histogram("user_histogram", facts, 1.0, **labels)
+
+    def _histogram(
+        self, metric: str, facts: Mapping[str, Any], unit: float, /, **labels: str
+    ) -> None:
+        for bound, count in facts["buckets"]:
+            self._add(metric, count, "_bucket", **labels, le=_short(bound * unit))
+        self._add(metric, facts["count"], "_bucket", **labels, le="+Inf")
+        self._add(metric, facts["count"], "_count", **labels)
+        self._add(metric, facts["sum"] * unit, "_sum", **labels)
 
 
 def _seconds(millis: Any) -> float | None:
@@ -220,5 +226,6 @@ def _dict(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _bound(value: float) -> str:
-    return repr(float(value))
+def _short(bound: float) -> str:
+    """As Prometheus writes numbers, without the noise of a product."""
+    return repr(float(f"{bound:.12g}"))
