@@ -118,6 +118,7 @@ def play_on_spark(program: str, place: Path, orders: Orders) -> None:
     run = hr.run(
         build(program, place), folder=str(place / "work" / "job"), until=orders.until,
         max_batch=orders.batch, master=f"local[{orders.tasks},4]", quiet=True,
+        for_good=orders.until == "end",  # the last run closes what is open
     )  # fmt: skip
     run.wait()
 

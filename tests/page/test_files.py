@@ -43,12 +43,13 @@ def test_what_is_vendored_is_what_its_package_has() -> None:
 
 def test_every_file_is_served_and_every_import_leads_to_one() -> None:
     served = page_files()
-    assert {
-        f"page/{p.relative_to(PAGE).as_posix()}" for p in PAGE.rglob("*") if p.is_file()
-    } <= set(served)
+    files = {p.relative_to(PAGE).as_posix() for p in PAGE.rglob("*") if p.is_file()}
+    assert {name.partition("/")[2].partition("/")[2] for name in served if name} == files - {
+        "index.html"
+    }
+    links = re.findall(r'(?:href|src)="(page/[^"]+)"', served[""].content.decode())
+    assert len(links) > 20 and set(links) <= set(served)
     index = (PAGE / "index.html").read_text()
-    for link in re.findall(r'(?:href|src)="(page/[^"]+)"', index):
-        assert link in served
     preloaded = set(re.findall(r'modulepreload" href="([^"]+)"', index))
     modules = {
         f"page/{p.relative_to(PAGE).as_posix()}" for p in [*OWN, PAGE / "vendor/uPlot.esm.js"]
@@ -57,6 +58,17 @@ def test_every_file_is_served_and_every_import_leads_to_one() -> None:
     for path in OWN:
         for name in re.findall(r'from "([^"]+)"', path.read_text()):
             assert (path.parent / name).resolve().is_file(), f"{path.name} imports {name}"
+
+
+def test_addresses_are_others_as_soon_as_any_file_is(tmp_path: Path) -> None:
+    folder = shutil.copytree(PAGE, tmp_path / "page")
+    (before,) = {name.split("/")[1] for name in page_files(folder) if name}
+    with (folder / "js" / "format.js").open("a") as file:
+        file.write("\n")
+    (after,) = {name.split("/")[1] for name in page_files(folder) if name}
+    (folder / "js" / "format.js").rename(folder / "js" / "formats.js")
+    (renamed,) = {name.split("/")[1] for name in page_files(folder) if name}
+    assert len({before, after, renamed}) == 3
 
 
 def test_no_text_becomes_markup_or_code_and_nothing_comes_from_elsewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import inspect
 import io
@@ -267,7 +268,7 @@ def test_a_cookie_that_was_changed_in_any_character_is_none():
 )  # fmt: skip
 def test_a_name_that_nobody_gave_the_server_is_refused_everywhere(open_rest, host):
     rest, _ = open_rest
-    for path in ("/", JOBS, "/metrics", "/page/index.html", "/nothing"):
+    for path in ("/", JOBS, "/metrics", "/page/js/main.js", "/nothing"):
         answer = ask(rest, "GET", path, headers={"Host": host.format(port=rest.port)})
         assert answer.status in (400, 403)
         if answer.status == 403:
@@ -354,7 +355,8 @@ def test_only_the_files_of_the_page_are_served_by_their_exact_names(tmp_path):
     (tmp_path / "page" / "notes.py").write_text("secret = 1")
     (tmp_path / "outside.js").write_text("2")
     found = page_files(tmp_path / "page")
-    assert sorted(found) == ["", "page/index.html", "page/js/a.js"]
+    page, script = sorted(found)
+    assert page == "" and re.fullmatch("page/[0-9a-f]{16}/js/a.js", script)
 
 
 def test_no_route_takes_code(rest, service):
@@ -381,6 +383,21 @@ def test_every_answer_carries_the_headers_that_browsers_keep_to(rest):
         kept = "no-cache" if path == "/" and answer.status == 200 else "no-store"
         assert answer.headers["cache-control"] == kept
         assert "server" not in answer.headers
+
+
+def test_files_of_the_page_are_fetched_once_and_the_page_each_time(rest):
+    page = ask(rest, "GET", "/", role=None)
+    script = re.search(rb'src="(page/[^"]+main.js)"', page.body)
+    assert script is not None and page.headers["cache-control"] == "no-cache"
+    tag = {"If-None-Match": page.headers["etag"]}
+    assert ask(rest, "GET", "/", role=None, headers=tag).status == 304
+    path = f"/{script[1].decode()}"
+    plain = ask(rest, "GET", path, role=None)
+    assert "immutable" in plain.headers["cache-control"]
+    packed = ask(rest, "GET", path, role=None, headers={"Accept-Encoding": "br, gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body and len(packed.body) < len(plain.body)
+    assert ask(rest, "GET", path.replace("page/", "page/0"), role=None).status == 404
 
 
 # where it listens

@@ -42,6 +42,7 @@ SLOW_AT_ONCE = 4  # processes that answer what needs the user's program ...
 SLOW_WAITING = 32  # ... and requests for them; more are refused
 
 _READ_ON = 16  # as many times the limit is read and dropped, for senders that read only then
+_FOR_EVER, _ASK_AGAIN = "private, max-age=31536000, immutable", "no-cache"
 _LOG = logging.getLogger("headrace.server")
 
 
@@ -211,10 +212,15 @@ class RestApp:
                 "HR-SERVER-053", f"there is no {request.url.path[:200]!r}", "The page is at /."
             )
         known = request.headers.get("if-none-match") == file.tag
-        response = Response(b"" if known else file.content, 304 if known else 200)
+        packs = "gzip" in request.headers.get("accept-encoding", "")
+        content = file.packed if packs else file.content
+        response = Response(b"" if known else content, 304 if known else 200)
         response.headers["content-type"] = file.kind
         response.headers["etag"] = file.tag
-        response.headers["cache-control"] = "no-cache"  # asked for each time, sent when changed
+        response.headers["vary"] = "accept-encoding"
+        if packs and not known:
+            response.headers["content-encoding"] = "gzip"
+        response.headers["cache-control"] = _FOR_EVER if file.is_final else _ASK_AGAIN
         response.headers["content-security-policy"] = PAGE_POLICY
         return response
 

@@ -1,7 +1,13 @@
-"""The files of the page, as the package has them: read once, and served by their exact names."""
+"""The files of the page, as the package has them: read once, and served by their exact names.
+
+An address of theirs holds a digest of all of them, so a browser need never ask again for one that
+it has; and after an upgrade it cannot mix old ones with new ones. Modules import each other by
+relative names, so only the page itself, which is asked for each time, says the digest.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,22 +29,30 @@ KINDS = {
 @dataclass(frozen=True, slots=True)
 class PageFile:
     content: bytes
+    packed: bytes  # by gzip
     kind: str
     tag: str
+    is_final: bool  # its address never has another content
 
 
 def page_files(folder: Path = FOLDER) -> dict[str, PageFile]:
     """Every file of a kind that is served, by its path without the first "/"; "" is the page."""
     found = {
-        f"page/{path.relative_to(folder).as_posix()}": _file(path)
+        path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.suffix in KINDS and path.is_file()
     }
-    if (index := found.get("page/index.html")) is not None:
-        found[""] = index
-    return found
+    digest = _digest("\0".join(f"{name}\0{_digest(found[name])}" for name in found).encode())
+    place = f"page/{digest[:16]}/"
+    page = found.pop("index.html").replace(b'"page/', f'"{place}'.encode())
+    files = {f"{place}{name}": _file(name, content, True) for name, content in found.items()}
+    return {"": _file("index.html", page, False), **files}
 
 
-def _file(path: Path) -> PageFile:
-    content = path.read_bytes()
-    return PageFile(content, KINDS[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+def _file(name: str, content: bytes, is_final: bool) -> PageFile:
+    packed = gzip.compress(content, mtime=0)
+    return PageFile(content, packed, KINDS[Path(name).suffix], f'"{_digest(content)}"', is_final)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
