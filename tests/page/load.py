@@ -6,7 +6,6 @@ browser's own, from the moment a page is asked for; the first time nothing of it
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import time
