@@ -119,7 +119,7 @@ def server(
             ) as daemon,
             serve(
                 daemon.service, host, port, tokens=daemon.tokens, cert=cert, key=key,
-                names=name or (), plain_http=plain_http,
+                names=name or (), plain_http=plain_http, ended=daemon.home.ended_sessions,
             ) as http,
         ):  # fmt: skip
             _run(daemon, http, over)

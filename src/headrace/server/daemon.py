@@ -50,6 +50,7 @@ class Daemon:
         self.home.make()
         self.home.hold()
         try:
+            self.home.forget_address()  # of one that was killed: it may be anybody's by now
             self._store = Store(self.home.store)
             try:
                 self.tokens = load_tokens(self.home.tokens_file)

@@ -111,6 +111,11 @@ class EpochLog:
         holder = sealed.read_sealed(self._fence(max(self._tokens())), "fence")
         return int(holder["pid"]), str(holder["host"])
 
+    def fence_in_force(self) -> Path | None:
+        """The file that the driver which has taken the folder last has open while it lives."""
+        newest = max(self._tokens(), default=None)
+        return None if newest is None else self._fence(newest)
+
     def is_held(self) -> bool:
         """Whether the driver that has taken the folder last still lives."""
         newest = max(self._tokens(), default=None)
