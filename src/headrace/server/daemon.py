@@ -74,7 +74,7 @@ class Daemon:
         desk = Desk(self.home, self._store, self._clock)
         processes, asked = Processes(where, runs), Questions(where, questions)
         supervisor = JobSupervisor(desk, processes, asked, policy)
-        verbs = Verbs(desk, supervisor.wake)
+        verbs = Verbs(desk, supervisor.wake, supervisor.is_busy)
         parts = ServerParts(
             desk, verbs, supervisor, processes, Sampling(desk),
             Submissions(desk, verbs, programs, asked), programs, asked, version,
