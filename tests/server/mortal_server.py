@@ -82,9 +82,7 @@ def serve(place: str, fork: str, forking: str, turn: str) -> None:
     from headrace.errors import HeadraceError
     from tests.server.worlds import World, with_policy
 
-    world = World.at(
-        Path(place), lambda words: [sys.executable, "-I", "-S", forking, fork, *words]
-    )
+    world = World.at(Path(place), lambda words: [sys.executable, "-I", "-S", forking, fork, *words])
     with_policy(world, every=float(turn))
     world.open()
     death = _Death()
@@ -122,8 +120,8 @@ class _Death:
         from headrace.server.store import Store
 
         self._left, self._after = -1, False
-        for owner, name in ((Store, "put"), (Store, "add_event"), (Store, "put_version"),
-                            (Processes, "start"), (Processes, "stop"), (Processes, "kill")):  # fmt: skip
+        steps = {Store: ("put", "add_event", "put_version"), Processes: ("start", "stop", "kill")}
+        for owner, name in ((owner, name) for owner, names in steps.items() for name in names):
             setattr(owner, name, self._counted(getattr(owner, name)))
 
     def arm(self, steps: int, after: bool) -> None:

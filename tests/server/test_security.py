@@ -261,7 +261,8 @@ def test_a_session_that_was_ended_stays_so_after_a_restart(tmp_path):
         clock.now += 1
         sessions = Sessions(Tokens(TOKENS), clock, file)
         assert (sessions.role_of(one), sessions.role_of(other)) == (None, None)
-        assert sessions.role_of(fresh := sessions.start("read")) == "read"
+        fresh = sessions.start("read")
+        assert sessions.role_of(fresh) == "read"
         sessions.end(fresh)
         assert sessions.role_of(fresh) is None
     clock.now += SESSION_SECONDS

@@ -23,16 +23,15 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.server.lifecycle import BY_ITSELF, MOVES, State, Verb, after, is_legal
+from headrace.server.lifecycle import BY_ITSELF, State, Verb, after, is_legal
 from headrace.server.processes import MARK
 from tests.server.forking import Command
 from tests.server.mortal_server import Dead, MortalServer, Refused
 from tests.server.worlds import PATIENCE, World, is_alive
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "2"))
 STEPS = 14
 
-# Version n multiplies by nothing and adds a column that says which it is: rows tell who wrote them.
 PROGRAM = """
 import os
 import headrace as hr
@@ -250,7 +249,7 @@ def test_whatever_is_asked_and_whoever_dies_nothing_is_lost(
                         play.kill_process()
                     elif kind < 0.85:
                         steps, late = play.draw.randint(1, 12), play.draw.random() < 0.5
-                        play.say(f"the server dies at its step {steps}, {'after' if late else 'before'} it")
+                        play.say(f"the server dies, {late=}, at its step {steps}")
                         play.do("die_at", steps, late)
                     else:
                         time.sleep(play.draw.random())

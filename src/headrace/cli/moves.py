@@ -31,6 +31,7 @@ from headrace.server.values import JobView
 
 _RUNS = (State.RUNNING, State.ENDED)  # a job with little to read is over soon
 _RESTS = (State.INACTIVE, State.ENDED, State.FAILED, State.KILLED)
+_WENT_BACK = ("upgrade failed", "rolling back", "rolled back")  # events
 _LOOK_EVERY = 0.1  # seconds
 Parallelism = Annotated[int, typer.Argument(help="Tasks per level.", metavar="TASKS")]
 
@@ -210,7 +211,7 @@ def _decided(job: ServedJob, version: int, timeout: float) -> None:
         if outcome == "running":
             return
         if outcome != "submitted" or details.job.state in _RESTS:
-            why = [e.text for e in job.events(limit=20) if "roll" in e.kind or e.kind == "refused"]
+            why = [e.text for e in job.events(limit=20) if e.kind in _WENT_BACK]
             raise ServerError(
                 "HR-CLI-025",
                 f"version {version} of job {job.name!r} was {outcome}"

@@ -72,7 +72,7 @@ class Daemon:
         questions: Callable[[Sequence[str]], list[str]],
     ) -> None:
         desk = Desk(self.home, self._store, self._clock)
-        processes, asked = Processes(where, runs), Questions(where, questions)
+        processes, asked = Processes(where, runs), Questions(where, questions, home=self.home.path)
         supervisor = JobSupervisor(desk, processes, asked, policy)
         verbs = Verbs(desk, supervisor.wake, supervisor.is_busy)
         parts = ServerParts(

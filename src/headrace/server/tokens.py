@@ -71,9 +71,7 @@ class Tokens:
 class Sessions:
     """Cookies for the page: `role.end.id.signature`."""
 
-    def __init__(
-        self, tokens: Tokens, now: Callable[[], float], ended: Path | None = None
-    ) -> None:
+    def __init__(self, tokens: Tokens, now: Callable[[], float], ended: Path | None = None) -> None:
         """`ended`: the file of those that were ended before their time."""
         self._tokens, self._now = tokens, now
         self._ended = EndedSessions(ended, now)

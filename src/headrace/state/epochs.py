@@ -145,6 +145,16 @@ class EpochLog:
         """The newest epoch that has a manifest; 0 if none has."""
         return max(self.epochs(), default=0)
 
+    def stamp(self) -> tuple[int, ...] | None:
+        """Which file the newest manifest is, to see whether there is another one: also where the
+        folder was removed, and begun anew."""
+        newest = self.newest()
+        try:
+            status = self._path(newest).stat()
+        except OSError:
+            return None
+        return newest, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
     def latest(self) -> Manifest | None:
         """The newest manifest; a corrupt one is an error, never skipped."""
         while epochs := self.epochs():
