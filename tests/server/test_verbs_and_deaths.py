@@ -164,6 +164,14 @@ class Play:
         self.server.do("drain", "shop")
         self.until(State.ENDED)
 
+    def is_undecided(self) -> bool:
+        """Whether a version is on trial, or on its way back: rows come, so it will be known."""
+        job, kinds = self.ask("job", "shop"), [kind for kind, *_ in self.ask("events", "shop")]
+        ends = ("upgrade done", "rolled back", "upgrade failed")
+        return job["state"] != State.RUNNING or kinds.count("upgrade") > sum(
+            kinds.count(end) for end in ends
+        )
+
     def until_read(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while Counter(self.rows()) != Counter(self.sent):
@@ -231,6 +239,47 @@ def living(place: Path) -> dict[str, list[int]]:
     return found
 
 
+def check(play: Play) -> None:
+    """What the outputs hold, and who still lives, after all is over."""
+    sums: dict[str, tuple[int, int]] = {}
+    for k, n in play.sent:
+        count, total = sums.get(k, (0, 0))
+        sums[k] = count + 1, total + n
+    assert Counter(play.rows()) == Counter(play.sent), play.told()
+    assert play.totals() == sums, play.told()
+    assert not living(play.place), play.told()
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_a_server_dies_at_every_step_of_upgrades(
+    tmp_path: Path, command: Command, seed: int
+) -> None:
+    """Of good versions, and of those that fail at the start or in their first batch: what has
+    failed is taken back, and what is good stays."""
+    play = Play(tmp_path, command, 1_000 + seed)
+    try:
+        with watched(tmp_path) as twice:
+            for _ in range(4):
+                play.until(State.RUNNING)
+                play.write(play.draw.choice([GOOD[1], *BAD]))
+                with suppress(Dead):
+                    play.do("die_at", play.draw.randint(2, 30), play.draw.random() < 0.5)
+                    play.do("upgrade", "shop")
+                for _ in range(3):
+                    play.send()
+                    time.sleep(play.draw.random())
+                deadline = time.monotonic() + PATIENCE
+                while play.is_undecided():
+                    assert time.monotonic() < deadline, play.told()
+                    time.sleep(0.1)
+            play.settle()
+        assert not twice, play.told()
+        check(play)
+    finally:
+        play.server.kill()
+        play.world.end()
+
+
 @pytest.mark.parametrize("seed", range(EXAMPLES))
 def test_whatever_is_asked_and_whoever_dies_nothing_is_lost(
     tmp_path: Path, command: Command, seed: int
@@ -255,13 +304,7 @@ def test_whatever_is_asked_and_whoever_dies_nothing_is_lost(
                         time.sleep(play.draw.random())
             play.settle()
         assert not twice, play.told()
-        sums: dict[str, tuple[int, int]] = {}
-        for k, n in play.sent:
-            count, total = sums.get(k, (0, 0))
-            sums[k] = count + 1, total + n
-        assert Counter(play.rows()) == Counter(play.sent), play.told()
-        assert play.totals() == sums, play.told()
-        assert not living(tmp_path), play.told()
+        check(play)
     finally:
         play.server.kill()
         play.world.end()
