@@ -125,6 +125,22 @@ def test_a_start_that_drops_and_crashes_can_be_made_again(tmp_path: Path) -> Non
         Driver(job(without), tmp_path, drop="totals")
 
 
+def test_it_can_be_made_again_however_often_until_an_epoch_reads(tmp_path: Path) -> None:
+    """Each start commits that the new step is new; none but the first has something to drop."""
+
+    def another(stream: hr.Stream) -> None:
+        totals(stream, name="others").write("collect:", name="out2")
+
+    begin(tmp_path)
+    for _ in range(4):
+        Driver(job(another), tmp_path, drop="totals").close()
+    with pytest.raises(hr.StateError, match="HR-EVOLVE-004"):
+        Driver(job(another), tmp_path, drop=("totals", "others"))
+    finish(tmp_path, job(another), drop="totals")
+    with pytest.raises(hr.StateError, match="HR-EVOLVE-004"):
+        Driver(job(another), tmp_path, drop="totals")
+
+
 def test_a_changed_key_is_refused_before_a_row_is_read(tmp_path: Path) -> None:
     def changed(stream: hr.Stream) -> None:
         other = stream.key_by("v").agg(total=hr.sum("v"), unbounded=True, name="totals")

@@ -88,7 +88,8 @@ def child(connection: socket.socket) -> None:
         connection.close()
         become(request, fds)
     os.close(open_while_it_lives)
-    connection.sendall(f"{pid}\n".encode())
+    with suppress(OSError):  # who asked is gone already, which is seen below
+        connection.sendall(f"{pid}\n".encode())
     ready, _, _ = select.select([ends, connection], [], [])
     if connection in ready:
         os.kill(pid, signal.SIGKILL)

@@ -53,6 +53,17 @@ def test_two_servers_in_one_home_are_refused(tmp_path: Path) -> None:
         pass
 
 
+def test_the_address_of_a_server_that_was_killed_is_forgotten_at_once(tmp_path: Path) -> None:
+    """Its process number and its port may be anybody's until the next one listens: one is sent a
+    signal by `headrace server stop`, the other a token by every command."""
+    with Daemon(tmp_path / "home") as daemon:
+        daemon.home.say_address("http://127.0.0.1:1234", 5)
+        left = (tmp_path / "home" / "address.json").read_bytes()
+    (tmp_path / "home" / "address.json").write_bytes(left)  # as it is after `kill -9`
+    with Daemon(tmp_path / "home") as daemon:
+        assert daemon.home.is_held() and daemon.home.address() is None
+
+
 def test_a_second_server_is_refused_also_where_the_lock_was_removed(tmp_path: Path) -> None:
     with Daemon(tmp_path / "home") as daemon:
         (tmp_path / "home" / "lock").unlink()

@@ -245,6 +245,6 @@ def test_logs_are_in_the_users_words(world: World) -> None:
         assert service.logs("shop", after=part.next).lines == ()
         refused(lambda: service.logs("shop", run=7), "HR-SERVER-025")
     order = world.place / "home" / "jobs" / "shop" / "runs" / "1" / "order.json"
-    assert not order.exists()  # it held the environment
+    assert not order.exists()
     note = json.loads(order.with_name("process.json").read_text())
     assert set(note) == {"pid", "start"}

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -243,6 +244,38 @@ def test_a_session_ends_with_its_time_and_with_its_token_and_survives_a_restart(
     changed = Tokens({**TOKENS, "read": "another-token-of-the-role"})
     assert Sessions(changed, clock).role_of(cookie) is None
     clock.now += SESSION_SECONDS
+    assert sessions.role_of(cookie) is None
+
+
+def test_a_session_that_was_ended_stays_so_after_a_restart(tmp_path):
+    clock, file = HandClock(), tmp_path / "sessions.json"
+    sessions = Sessions(Tokens(TOKENS), clock, file)
+    one, other = sessions.start("operate"), sessions.start("read")
+    sessions.end(one)
+    for _ in range(2):
+        sessions = Sessions(Tokens(TOKENS), clock, file)
+        assert (sessions.role_of(one), sessions.role_of(other)) == (None, "read")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert one.split(".")[3] not in file.read_text()  # not what the cookie is signed with
+    for damage in ("", "[]", "{", '{"a": "x"}', "\xff"):
+        file.write_text(damage)
+        clock.now += 1
+        sessions = Sessions(Tokens(TOKENS), clock, file)
+        assert (sessions.role_of(one), sessions.role_of(other)) == (None, None)
+        fresh = sessions.start("read")
+        assert sessions.role_of(fresh) == "read"
+        sessions.end(fresh)
+        assert sessions.role_of(fresh) is None
+    clock.now += SESSION_SECONDS
+    sessions.end(sessions.start("read"))
+    assert len(json.loads(file.read_text())) == 1  # those that are over are forgotten
+
+
+def test_a_session_whose_end_cannot_be_stored_ends_and_says_so(tmp_path):
+    sessions = Sessions(Tokens(TOKENS), HandClock(), tmp_path / "gone" / "sessions.json")
+    cookie = sessions.start("read")
+    with pytest.raises(ServerError, match="HR-SERVER-037"):
+        sessions.end(cookie)
     assert sessions.role_of(cookie) is None
 
 

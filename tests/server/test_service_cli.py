@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -17,11 +18,15 @@ from typer.testing import CliRunner, Result
 
 import headrace as hr
 from headrace.cli.app import app
+from headrace.clock import SystemClock
 from headrace.driver.planner import drain_requested
+from headrace.inspect.live import Live, write_live
 from headrace.server import client as client_module
+from headrace.server.daemon import Daemon
 from headrace.server.home import Home
 from headrace.server.http import serve
 from headrace.server.lifecycle import State
+from headrace.state import sealed
 from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
 from tests.server.memory_service import STARTED
@@ -216,6 +221,32 @@ def test_one_is_killed_by_its_own_process_number(call, driver, monkeypatch):
     assert is_alive(os.getpid())
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     refused(call("kill", "here", "--yes"), "HR-CLI-027")
+
+
+def test_a_number_that_is_somebody_elses_is_not_killed(call, driver, tmp_path):
+    """The folder is held, by whom its fence does not say: in another container, for example."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        fence = EpochLog(driver.start.log.folder).fence_in_force()
+        assert fence is not None and EpochLog(driver.start.log.folder).is_held()
+        says = {"host": socket.gethostname(), "pid": other.pid}
+        sealed.create_sealed(tmp_path / "other.json", "fence", says)
+        fence.write_bytes((tmp_path / "other.json").read_bytes())  # the lock is on the file
+        text = refused(call("kill", "here", "--yes"), "HR-CLI-030")
+        assert str(other.pid) in text and other.poll() is None
+        other.communicate(b"\n")
+
+
+def test_a_job_that_a_server_would_start_again_is_killed_there(call, driver, tmp_path):
+    folder, home = driver.start.log.folder, Home(tmp_path / "home")
+    run = str(home.run("here", 3))
+    write_live(folder, Live(SystemClock().now(), os.getpid(), 1, run=run))
+    with Daemon(home.path) as daemon:
+        daemon.home.say_address("http://127.0.0.1:8780", 5)
+        text = refused(call("kill", str(folder), "--yes"), "HR-CLI-029")
+        assert "headrace kill here --server http://127.0.0.1:8780" in " ".join(text.split())
+    assert EpochLog(folder).is_held()
+    result = call("kill", str(folder), input="n\n")  # no server: it is asked
+    assert result.exit_code == 1 and "Kill job 'here'" in result.output
 
 
 @pytest.mark.parametrize(

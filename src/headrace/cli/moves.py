@@ -5,11 +5,7 @@ and `remove`: what is done with a job on a server; stopping, draining and killin
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +13,7 @@ import typer
 
 from headrace.cli.folders import JobFolder, job_at
 from headrace.cli.jobs import AsJson, Drop, Folder, Name
+from headrace.cli.local_kill import kill_driver
 from headrace.cli.served import (
     JobName,
     NoWait,
@@ -34,6 +31,7 @@ from headrace.server.values import JobView
 
 _RUNS = (State.RUNNING, State.ENDED)  # a job with little to read is over soon
 _RESTS = (State.INACTIVE, State.ENDED, State.FAILED, State.KILLED)
+_WENT_BACK = ("upgrade failed", "rolling back", "rolled back")  # events
 _LOOK_EVERY = 0.1  # seconds
 Parallelism = Annotated[int, typer.Argument(help="Tasks per level.", metavar="TASKS")]
 
@@ -213,7 +211,7 @@ def _decided(job: ServedJob, version: int, timeout: float) -> None:
         if outcome == "running":
             return
         if outcome != "submitted" or details.job.state in _RESTS:
-            why = [e.text for e in job.events(limit=20) if "roll" in e.kind or e.kind == "refused"]
+            why = [e.text for e in job.events(limit=20) if e.kind in _WENT_BACK]
             raise ServerError(
                 "HR-CLI-025",
                 f"version {version} of job {job.name!r} was {outcome}"
@@ -278,21 +276,9 @@ def kill(
         _sure(yes, f"Kill job {job!r} on the server at {found.server}?")
         return _settled(found, found.kill(), (State.KILLED,), False, timeout, as_json)
     at = job_at(Path(job), name, folder)
-    holder = at.log.holder()
-    if holder is None:
+    if not kill_driver(at, lambda question: _sure(yes, question)):
         typer.echo(f"{at.name} is not running")
         return
-    pid, host = holder
-    if host != socket.gethostname():
-        raise RunError(
-            "HR-CLI-027",
-            f"job {at.name!r} runs on {host}, not on this machine",
-            f"Kill it there: process {pid}. `headrace deactivate` stops it from here.",
-        )
-    _sure(yes, f"Kill job {at.name!r}, process {pid}?")
-    if at.log.holder() == holder:  # it may have ended while you thought about it
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
     _left(at, "been killed", False, timeout)
 
 

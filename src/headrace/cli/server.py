@@ -119,7 +119,7 @@ def server(
             ) as daemon,
             serve(
                 daemon.service, host, port, tokens=daemon.tokens, cert=cert, key=key,
-                names=name or (), plain_http=plain_http,
+                names=name or (), plain_http=plain_http, ended=daemon.home.ended_sessions,
             ) as http,
         ):  # fmt: skip
             _run(daemon, http, over)
@@ -140,6 +140,8 @@ def _run(daemon: Daemon, http: HttpServer, over: threading.Event) -> None:
     daemon.home.say_address(http.url, daemon.started)
     if not daemon.parts.programs.allowed:
         typer.echo("no program can be submitted: allow a folder with --programs DIR", err=True)
+    if daemon.forgotten:
+        typer.echo(f"WARNING: {daemon.forgotten}", err=True)
     jobs = len(daemon.service.jobs())
     typer.echo(f"headrace server: {jobs} jobs, in {daemon.home.path}", err=True)
     token = f"/#token={daemon.tokens['operate']}" if sys.stdout.isatty() else ""  # never in a log

@@ -174,9 +174,12 @@ def _begun_anew(
 
 
 def _dropped(inspection: Inspection) -> tuple[str, ...]:
-    """What the change drops: until the next epoch the same start may be repeated."""
+    """What the change drops, and others since the last epoch that read: until the next such one
+    the same start may be repeated, however often."""
     changes = inspection.comparison.changes if inspection.comparison is not None else ()
-    return tuple(c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT)
+    there = {c.name for c in changes}
+    before = [name for name in inspection.manifest.dropped or () if name not in there]
+    return (*before, *(c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT))
 
 
 def _described(program: Program, ops: Mapping[str, StepFacts]) -> dict[str, StepFacts]:

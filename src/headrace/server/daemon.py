@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from headrace.clock import Clock, SystemClock
+from headrace.errors import ServerError
 from headrace.restarts import command_of
 from headrace.server.desk import Desk
 from headrace.server.home import Home
@@ -50,6 +52,7 @@ class Daemon:
         self.home.make()
         self.home.hold()
         try:
+            self.home.forget_address()  # of one that was killed: it may be anybody's by now
             self._store = Store(self.home.store)
             try:
                 self.tokens = load_tokens(self.home.tokens_file)
@@ -71,18 +74,28 @@ class Daemon:
         questions: Callable[[Sequence[str]], list[str]],
     ) -> None:
         desk = Desk(self.home, self._store, self._clock)
-        processes, asked = Processes(where, runs), Questions(where, questions)
+        processes, asked = Processes(where, runs), Questions(where, questions, home=self.home.path)
         supervisor = JobSupervisor(desk, processes, asked, policy)
-        verbs = Verbs(desk, supervisor.wake)
+        verbs = Verbs(desk, supervisor.wake, supervisor.is_busy)
         parts = ServerParts(
             desk, verbs, supervisor, processes, Sampling(desk),
-            Submissions(desk, verbs, programs, asked), programs, asked, version,
+            Submissions(desk, verbs, programs, asked, processes), programs, asked, version,
             self._clock.now(),
         )  # fmt: skip
         self.parts, self.service, self.started = parts, Service(parts), parts.started
 
+    @property
+    def forgotten(self) -> str:
+        """That there were jobs here that the store does not know, as where it was lost."""
+        known = {self.home.job(record.name).name for record in self.parts.desk.records()}
+        found = sorted({path.name for path in (self.home.path / "jobs").iterdir()} - known)
+        names = ", ".join(found[:10]) + (" ..." if len(found) > 10 else "")
+        return f"{self.home.store.name} does not know {names}: submit them again" if found else ""
+
     def __enter__(self) -> Daemon:
         self.parts.desk.say(None, "server started", f"process {os.getpid()}")
+        if self.forgotten:
+            self.parts.desk.say(None, "forgotten", self.forgotten)
         self.parts.supervisor.start()
         self.parts.sampling.start()
         return self
@@ -96,7 +109,10 @@ class Daemon:
         """The server ends; jobs go on."""
         self.parts.sampling.close()
         self.parts.supervisor.close()
-        self.parts.desk.say(None, "server ended", "jobs go on")
-        self._store.close()
-        self.home.forget_address()
-        self.home.release()
+        try:
+            with suppress(ServerError):  # the disk is full: nobody needs to read that it has ended
+                self.parts.desk.say(None, "server ended", "jobs go on")
+        finally:
+            self._store.close()
+            self.home.forget_address()
+            self.home.release()

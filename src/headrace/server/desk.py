@@ -5,6 +5,7 @@ Whoever changes a record holds the desk's lock.
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,8 @@ class Desk:
         self.home, self.store, self.clock = home, store, clock
         self.lock = threading.RLock()
         self._records = {record.name: record for record in store.records()}
-        self._manifests: dict[str, Manifest] = {}  # by folder: the newest that was read
+        # By folder: the newest that was read, and which file that was.
+        self._manifests = dict[str, tuple[tuple[int, ...], Manifest]]()
 
     def now(self) -> int:
         return self.clock.now()
@@ -77,11 +79,12 @@ class Desk:
     def manifest(self, record: JobRecord) -> Manifest | None:
         """The newest manifest of a job; it is read only when there is another."""
         log, known = EpochLog(record.folder), self._manifests.get(record.folder)
-        if known is not None and known.epoch == log.newest():
-            return known
+        stamp = log.stamp()
+        if known is not None and known[0] == stamp:
+            return known[1]
         manifest = log.latest()
-        if manifest is not None:
-            self._manifests[record.folder] = manifest
+        if manifest is not None and stamp is not None:
+            self._manifests[record.folder] = stamp, manifest
         return manifest
 
     def last_word(self, record: JobRecord) -> int | None:
@@ -102,6 +105,20 @@ class Desk:
             if one.version == wanted:
                 program = one.program
         return opened(program, self.home.version(record.name, wanted))
+
+    def in_users_words(self, record: JobRecord, text: str) -> str:
+        """A text in which the copies of the program are called as the user calls the files, and
+        those of another version than the one in place as files of that version."""
+        versions = str(self.home.version(record.name, 0).parent)
+        if versions not in text:
+            return text
+
+        def named(found: re.Match[str]) -> str:
+            version, file = int(found[1]), found[2] or ""
+            own = self.program(record, version).own
+            return f"{own}{file}" + ("" if version == record.version else f" of version {version}")
+
+        return re.sub(re.escape(versions) + r"/(\d+)/program(/[^\"\n]*?\.py\b)?", named, text)
 
 
 def epoch_of(record: JobRecord) -> int:

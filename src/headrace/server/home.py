@@ -3,6 +3,7 @@
     lock            held by the server that runs here
     server.sqlite   jobs, versions, events, samples
     tokens.json     one for each role: `tokens.py`
+    sessions.json   those of the page that were ended: `ended_sessions.py`
     address.json    {"url", "pid", "started"} while a server runs
     jobs/<job>/versions/<n>/program/...    a program as it was submitted; plan.json, plan.svg
     jobs/<job>/runs/<n>/...                what `launcher.py` writes
@@ -101,6 +102,10 @@ class Home:
     @property
     def tokens_file(self) -> Path:
         return self.path / "tokens.json"
+
+    @property
+    def ended_sessions(self) -> Path:
+        return self.path / "sessions.json"
 
     def address(self) -> dict[str, Any] | None:
         """Where the server listens; None if none has said so."""

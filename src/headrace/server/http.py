@@ -106,11 +106,13 @@ def serve(
     names: Collection[str] = (),
     plain_http: bool = False,
     limits: Limits | None = None,
+    ended: Path | None = None,
 ) -> HttpServer:
     """Serve `service` on `host` and `port`, by TLS with `cert` and `key`.
 
     `tokens` are those of the roles; `names` further names of this machine that requests may use.
     Other hosts than loopback want TLS, unless `plain_http` says that something in front has it.
+    `ended` is the file in which sessions of the page that were ended are remembered.
     """
     import uvicorn  # an extra
 
@@ -121,7 +123,7 @@ def serve(
     known = Tokens(tokens)
     listener = _bound(host, port)
     port = listener.getsockname()[1]
-    door = Door(known, host, port, names, tls=tls, limits=limits)
+    door = Door(known, host, port, names, tls=tls, limits=limits, ended=ended)
     config = uvicorn.Config(
         RestApp(service, door),
         http=BoundedProtocol,

@@ -3,8 +3,9 @@
     python -I launcher.py RUN_FOLDER
 
 It leads a session of its own, says in `process.json` who it is, runs the command of `order.json`
-with its output in `log.txt`, and notes in `exit.json` how that has ended. Only Python's standard
-library is imported, and nothing of Headrace: it takes a few megabytes and a tenth of a second.
+with its output in `log.txt`, and notes in `exit.json` how that has ended. The environment, which
+may hold passwords, is passed on and never written. Only Python's standard library is imported, and
+nothing of Headrace: it takes a few megabytes and a tenth of a second.
 
 `process.json` is made exclusively. Whoever is second does nothing: a run is launched once, and a
 server that finds none where one was to be may make it, and so call the launch off.
@@ -32,7 +33,7 @@ _SHOWN = 2  # parts of the log that are stored: the newest, and the one before
 
 def main(folder: Path) -> None:
     order = json.loads((folder / ORDER).read_text(encoding="utf-8"))
-    (folder / ORDER).unlink()  # the environment in it may hold passwords
+    (folder / ORDER).unlink()
     asked = list[int]()
     child: subprocess.Popen[bytes] | None = None
 
@@ -47,8 +48,8 @@ def main(folder: Path) -> None:
         return
     try:
         child = subprocess.Popen(
-            order["command"], cwd=order["cwd"], env=order["environment"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            order["command"], cwd=order["cwd"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     except OSError as error:
         note(folder, 1, asked, f"it cannot be started: {error}")

@@ -77,11 +77,9 @@ class Processes:
         environment["PYTHONUNBUFFERED"] = "1"  # its log is read while it runs
         order = {
             "command": self._command(arguments), "cwd": str(self._folder),
-            "environment": environment, "log_bytes": self._log_bytes,
+            "log_bytes": self._log_bytes,
         }  # fmt: skip
-        path = run / launcher.ORDER
-        path.touch(0o600)  # the environment may hold passwords
-        path.write_text(json.dumps(order), encoding="utf-8")
+        (run / launcher.ORDER).write_text(json.dumps(order), encoding="utf-8")
         command = [sys.executable, "-I", "-S", launcher.__file__, str(run)]
         try:
             _children[run] = subprocess.Popen(

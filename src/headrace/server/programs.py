@@ -31,14 +31,16 @@ class Snapshot:
     file: Path  # the copy that makes the job
     digest: str  # of what all its files hold
 
+    @property
+    def own(self) -> Path:
+        """The user's folder of which it is a copy."""
+        return (
+            Path(self.program) if Path(self.program).suffix != ".py" else Path(self.program).parent
+        )
+
     def in_users_words(self, text: str) -> str:
         """A text in which the copies are called as the user calls the files."""
-        return in_users_words(text, self.folder, self.program)
-
-
-def in_users_words(text: str, folder: Path, program: str) -> str:
-    own = Path(program) if Path(program).suffix != ".py" else Path(program).parent
-    return text.replace(str(folder), str(own))
+        return text.replace(str(self.folder), str(self.own))
 
 
 class Programs:

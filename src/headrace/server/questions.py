@@ -29,6 +29,7 @@ AT_ONCE = 2  # processes that answer at the same time
 MOST = 16 << 20  # bytes of an answer
 _LOOK = 0.1  # seconds
 _MARK = "HEADRACE_QUESTION"  # in the environment of all that it starts
+_HOME = "HEADRACE_ASKED_FROM"  # likewise: the home of the server
 _NOTE = "HEADRACE_NOTE_ERROR"  # of `cli/error_note.py`
 
 
@@ -38,7 +39,13 @@ class Questions:
         folder: Path,
         command: Callable[[Sequence[str]], list[str]] = command_of,
         patience: float = PATIENCE,
+        home: Path | None = None,
     ) -> None:
+        """`home`: of the server that asks. What another one there has left behind is ended: it was
+        killed while it asked, and nobody waits for the answer."""
+        self._home = {} if home is None else {_HOME: str(home)}
+        for name, value in self._home.items():
+            kill_marked(f"{name}={value}")
         self._folder, self._command, self._patience = folder, command, patience
         self._turn = threading.BoundedSemaphore(AT_ONCE)
 
@@ -50,7 +57,7 @@ class Questions:
                 process = subprocess.Popen(
                     self._command(arguments), cwd=self._folder, stdin=subprocess.DEVNULL,
                     stdout=said, stderr=rest, start_new_session=True,
-                    env={**os.environ, _NOTE: str(note), _MARK: scratch},
+                    env={**os.environ, **self._home, _NOTE: str(note), _MARK: scratch},
                 )  # fmt: skip
                 try:
                     code = self._wait(process, arguments[0], (said, rest))

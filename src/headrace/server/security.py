@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from headrace.clock import SystemClock
@@ -84,11 +85,12 @@ class Door:
         *,
         tls: bool = False,
         limits: Limits | None = None,
+        ended: Path | None = None,
         clock: Callable[[], float] = _seconds,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tokens, self.tls, self.limits = tokens, tls, limits or Limits()
-        self.sessions = Sessions(tokens, clock)
+        self.sessions = Sessions(tokens, clock, ended)
         self._clients = Clients(self.limits, steady)
         self._names = {n.lower().rstrip(".") for n in (*LOOPBACK, host, *hosts)}
         self._any_address = _address(host) in (

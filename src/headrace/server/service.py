@@ -42,6 +42,7 @@ from headrace.server.views import view_of
 Json = dict[str, Any]
 _POINTS = 5_000  # of a graph, at most
 _ROWS = 10_000  # of an answer, at most
+_DATA = ("record", "rows")  # keys of answers: what is there is the user's, and stays as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,15 @@ class Service:
         chosen = ["--job", record.chosen] if record.chosen is not None else []
         arguments = [str(program.file) if word == "FILE" else word for word in words]
         place = ["--folder", record.folder, *chosen]
-        return self._parts.questions.ask_json([*arguments, *place], program)
+        return self._own(record, self._parts.questions.ask_json([*arguments, *place], program))
+
+    def _own(self, record: JobRecord, answer: Any) -> Any:
+        """An answer whose texts call the files of the program as the user does."""
+        if isinstance(answer, str):
+            return self._desk.in_users_words(record, answer)
+        if isinstance(answer, dict):
+            return {k: v if k in _DATA else self._own(record, v) for k, v in answer.items()}
+        return [self._own(record, one) for one in answer] if isinstance(answer, list) else answer
 
     # the server
 
@@ -220,8 +229,7 @@ class Service:
                 f"There are those of: {', '.join(map(str, runs)) or 'none yet'}.",
             )
         part = log_of(self._desk.home.run(name, number), after, min(max(1, limit), _ROWS))
-        program = self._program(record)
-        lines = tuple(program.in_users_words(line) for line in part.lines)
+        lines = tuple(self._desk.in_users_words(record, line) for line in part.lines)
         return replace(part, run=number, runs=tuple(runs), lines=lines)
 
     def why(self, name: str) -> Json:
@@ -264,7 +272,8 @@ class Service:
         record = self._desk.record(name)
         words = ["dead", "show", record.folder, str(int(number)), "--json"]
         answer: Json = self._parts.questions.ask_json(words, self._program(record))
-        return answer
+        trace = answer.get("traceback")
+        return {**answer, "traceback": trace and self._desk.in_users_words(record, trace)}
 
     def replay_dead(
         self,

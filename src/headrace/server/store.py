@@ -42,14 +42,18 @@ class Store:
         self._path, self._lock = path, threading.RLock()
         self._layouts = samples.Layouts()
         with self._named():
-            self._db = sqlite3.connect(
-                path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._open()
-            except BaseException:
-                self._db.close()
-                raise
+            self._connect()
+
+    def _connect(self) -> None:
+        self._db = sqlite3.connect(
+            self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._open()
+            self._inode = self._path.stat().st_ino
+        except BaseException:
+            self._db.close()
+            raise
 
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -102,13 +106,48 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock, self._named():
+            self._see_that_it_is_there()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite itself ends it where the disk is full
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+
+    def _see_that_it_is_there(self) -> None:
+        """A file that was removed while the server runs is written again: all of it is at hand."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            self._write_again()
+            return
+        if inode != self._inode:
+            raise ServerError(
+                "HR-SERVER-038",
+                f"another file was put in the place of {str(self._path)!r} while the server runs",
+                "Stop the server before you put back a copy; jobs go on meanwhile.",
+            )
+
+    def _write_again(self) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        fresh.unlink(missing_ok=True)
+        self._db.execute("VACUUM INTO ?", (str(fresh),))
+        self._db.close()
+        for end in ("-wal", "-shm"):  # of the file that was removed
+            self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+        fresh.chmod(0o600)
+        fresh.replace(self._path)
+        self._connect()
+
+    @contextmanager
+    def _legible(self, what: str) -> Iterator[None]:
+        """What a row holds is as it was written, or the file is damaged."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(f"{what} cannot be read: {error}") from error
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._named():
@@ -118,7 +157,8 @@ class Store:
 
     def records(self) -> list[JobRecord]:
         rows = self._all("SELECT record FROM jobs ORDER BY name")
-        return [JobRecord.from_json(json.loads(record)) for (record,) in rows]
+        with self._legible("the record of a job"):
+            return [JobRecord.from_json(json.loads(record)) for (record,) in rows]
 
     def put(self, record: JobRecord) -> None:
         with self._transaction() as db:
@@ -136,7 +176,8 @@ class Store:
     def versions(self, job: str) -> list[Version]:
         """The newest first."""
         rows = self._all("SELECT about FROM versions WHERE job = ? ORDER BY version DESC", job)
-        return [Version(**json.loads(about)) for (about,) in rows]
+        with self._legible(f"a version of job {job!r}"):
+            return [Version(**json.loads(about)) for (about,) in rows]
 
     def put_version(self, job: str, version: Version) -> None:
         with self._transaction() as db:

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.errors import HeadraceError, ServerError, did_you_mean
 from headrace.server.desk import Desk
 from headrace.server.lifecycle import Verb
-from headrace.server.processes import write_json
+from headrace.server.processes import Processes, write_json
 from headrace.server.programs import Programs, Snapshot
 from headrace.server.questions import Questions
 from headrace.server.records import JobRecord
@@ -46,8 +46,11 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Submissions:
-    def __init__(self, desk: Desk, verbs: Verbs, programs: Programs, questions: Questions) -> None:
-        self._desk, self._verbs = desk, verbs
+    def __init__(
+        self, desk: Desk, verbs: Verbs, programs: Programs, questions: Questions,
+        processes: Processes,
+    ) -> None:  # fmt: skip
+        self._desk, self._verbs, self._processes = desk, verbs, processes
         self._programs, self._questions = programs, questions
         self._preparing, self._lock = set[str](), threading.Lock()
         self._arrivals = desk.home.path / "incoming"
@@ -68,6 +71,7 @@ class Submissions:
                         f"the server has a job {name!r} already",
                         "`headrace upgrade` gives it another version of its program.",
                     )
+                self._refuse_forgotten(name, str(plan["folder"]))
                 self._take(name, 1, place, plan)
                 version = self._version(1, snapshot, by, None)
                 self._desk.store.put_version(name, version)
@@ -78,6 +82,18 @@ class Submissions:
                 record = self._desk.put(record)
                 self._desk.say(name, "submitted", f"version 1, {snapshot.program}", by)
         return record
+
+    def _refuse_forgotten(self, name: str, folder: str) -> None:
+        """A run of the job may go on of which nothing is stored any more."""
+        for run in self._desk.home.runs(name):
+            pid = self._processes.look(self._desk.home.run(name, run)).pid
+            if pid is not None:
+                raise ServerError(
+                    "HR-SERVER-039",
+                    f"job {name!r} still runs, in process {pid}, of which the server has lost the "
+                    "record",
+                    f"Stop it: headrace deactivate {folder}. Then submit it again: it goes on.",
+                )
 
     def upgrade(
         self, name: str, program: str | None, drop: Collection[str], note: str | None, by: str

@@ -257,7 +257,10 @@ class JobSupervisor:
 
     def _kill_all(self, record: JobRecord) -> None:
         """End a run with all that it has started."""
-        gone = self._processes.kill(self._desk.run_folder(record))
+        run = self._desk.run_folder(record)
+        with suppress(OSError):  # one that is on its way, of a server that has died since
+            self._processes.call_off(run)
+        gone = self._processes.kill(run)
         with self._desk.lock:
             now = self._desk.record(record.name)
             if gone and now.state == State.KILLED and now.run == record.run:
@@ -287,12 +290,12 @@ class JobSupervisor:
         if note is None:
             return "it was killed, with the process that watches it; or its note of that is lost"
         if note.error is not None:
-            return self._desk.program(record).in_users_words(note.error)
+            return self._desk.in_users_words(record, note.error)
         if note.code < 0:
             return ending_of(note.code)
         said = last_words(self._desk.run_folder(record), 3)
         text = f"{ending_of(note.code)}: {' '.join(said)}" if said else ending_of(note.code)
-        return self._desk.program(record).in_users_words(text)
+        return self._desk.in_users_words(record, text)
 
     def _stopped(self, record: JobRecord, note: ExitNote | None) -> None:
         """It was asked to stop, and has: go on with what is to follow."""

@@ -2,7 +2,8 @@
 
 `read` may look at everything; `operate` may also start, stop and change jobs. Tokens are compared
 by their hashes, in constant time and each with all. A cookie is a signed text, so that an open page
-goes on when the server is started again; it ends with its time, or when the token is changed.
+goes on when the server is started again; it ends with its time, when it is ended
+(`ended_sessions.py`), or when the token is changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.errors import ServerError
+from headrace.server.ended_sessions import EndedSessions
 from headrace.state.sealed import make_folder
 
 READ, OPERATE = "read", "operate"
@@ -25,7 +27,6 @@ ROLES = (READ, OPERATE)
 SHORTEST = 16  # characters of a token
 LONGEST = 1_000
 SESSION_SECONDS = 12 * 3600
-_MOST_ENDED = 10_000  # sessions that were ended before their time
 
 
 def may(role: str, wanted: str) -> bool:
@@ -70,9 +71,10 @@ class Tokens:
 class Sessions:
     """Cookies for the page: `role.end.id.signature`."""
 
-    def __init__(self, tokens: Tokens, now: Callable[[], float]) -> None:
+    def __init__(self, tokens: Tokens, now: Callable[[], float], ended: Path | None = None) -> None:
+        """`ended`: the file of those that were ended before their time."""
         self._tokens, self._now = tokens, now
-        self._ended: dict[str, int] = {}  # id -> when it would have ended by itself
+        self._ended = EndedSessions(ended, now)
         self._lock = threading.Lock()
 
     def start(self, role: str) -> str:
@@ -89,18 +91,16 @@ class Sessions:
         if not hmac.compare_digest(signature.encode(), signed.encode()):
             return None
         with self._lock:
-            return role if int(end) > self._now() and id not in self._ended else None
+            begun = int(end) - SESSION_SECONDS
+            lasts = int(end) > self._now() and begun >= int(self._ended.begun_after)
+            return role if lasts and id not in self._ended else None
 
     def end(self, cookie: str) -> None:
         if self.role_of(cookie) is None:
             return
         _, end, id, _ = cookie.split(".")
         with self._lock:
-            now = self._now()
-            self._ended = {i: e for i, e in self._ended.items() if e > now}
-            if len(self._ended) >= _MOST_ENDED:
-                del self._ended[next(iter(self._ended))]
-            self._ended[id] = int(end)
+            self._ended.add(id, int(end))
 
 
 def load_tokens(path: Path) -> dict[str, str]:

@@ -127,7 +127,8 @@ def _ended(
     desk.say(record.name, "rolled back", text)
     with desk.lock:
         now = desk.record(record.name)
-        if now.state != State.STARTING:  # a user has decided otherwise meanwhile
+        stuck = state == State.FAILED and version is None and now.state != State.KILLED
+        if now.state != State.STARTING and not stuck:  # a user has decided otherwise meanwhile
             state = now.state
         version = now.version if version is None else version
         program = desk.program(now, version).program

@@ -20,8 +20,11 @@ _ANEW: Mapping[str, Any] = {"failures": 0, "restarts": 0, "retry_at": 0, "reason
 
 
 class Verbs:
-    def __init__(self, desk: Desk, wake: Callable[[], None]) -> None:
-        self._desk, self._wake = desk, wake
+    def __init__(
+        self, desk: Desk, wake: Callable[[], None], is_busy: Callable[[str], bool]
+    ) -> None:
+        """`is_busy`: whether something that takes long is under way for a job."""
+        self._desk, self._wake, self._is_busy = desk, wake, is_busy
 
     def check(self, name: str, verb: Verb) -> JobRecord:
         """The record of a job for which a verb is legal now."""
@@ -46,9 +49,14 @@ class Verbs:
         return moved
 
     def activate(self, name: str, by: str) -> JobRecord:
-        self._check_gone(name)
-        fresh = {"launched": False, "asked": False, "then": STOP, "draining": False}
-        return self._move(name, Verb.ACTIVATE, by, "it is to run", **_ANEW, **fresh)
+        with self._desk.lock:
+            self._check_gone(name)
+            record = self._desk.record(name)
+            waits = record.state == State.WAITING  # it is started now, for what it was to do
+            fresh = {"launched": False, "asked": False, "then": STOP}
+            fresh["draining"] = record.draining and waits
+            text = "it is to run, and to drain" if fresh["draining"] else "it is to run"
+            return self._move(name, Verb.ACTIVATE, by, text, **_ANEW, **fresh)
 
     def deactivate(self, name: str, by: str) -> JobRecord:
         text = "it is to stop after the batch in hand"
@@ -112,5 +120,7 @@ class Verbs:
         with self._desk.lock:
             record = self.check(name, Verb.REMOVE)
             self._check_gone(name)
+            if self._is_busy(name):
+                raise busy(name, "its state is being taken back")
             self._desk.remove(name)
             self._desk.say(name, "removed", f"its folder stays: {record.folder}", by)

@@ -111,6 +111,11 @@ class EpochLog:
         holder = sealed.read_sealed(self._fence(max(self._tokens())), "fence")
         return int(holder["pid"]), str(holder["host"])
 
+    def fence_in_force(self) -> Path | None:
+        """The file that the driver which has taken the folder last has open while it lives."""
+        newest = max(self._tokens(), default=None)
+        return None if newest is None else self._fence(newest)
+
     def is_held(self) -> bool:
         """Whether the driver that has taken the folder last still lives."""
         newest = max(self._tokens(), default=None)
@@ -139,6 +144,16 @@ class EpochLog:
     def newest(self) -> int:
         """The newest epoch that has a manifest; 0 if none has."""
         return max(self.epochs(), default=0)
+
+    def stamp(self) -> tuple[int, ...] | None:
+        """Which file the newest manifest is, to see whether there is another one: also where the
+        folder was removed, and begun anew."""
+        newest = self.newest()
+        try:
+            status = self._path(newest).stat()
+        except OSError:
+            return None
+        return newest, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
     def latest(self) -> Manifest | None:
         """The newest manifest; a corrupt one is an error, never skipped."""
