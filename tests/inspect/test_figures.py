@@ -12,9 +12,10 @@ from hypothesis.strategies import integers, lists, sampled_from, tuples
 import headrace as hr
 from headrace.clock import ManualClock
 from headrace.driver.rewind import plan_rewind
-from headrace.inspect.figures import Sampler, figures, sample_of
+from headrace.inspect.figures import Sampler, figures
 from headrace.inspect.live import Live
 from headrace.inspect.progress import progress_of
+from headrace.inspect.samples import sample_of
 from headrace.state.manifest import Manifest
 from headrace.testing import Driver, Harness
 

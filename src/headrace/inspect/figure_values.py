@@ -44,8 +44,8 @@ class StepFigures:
     name: str
     kind: str
     level: int | None
-    rows_in: int
-    rows_out: int
+    rows_in: int | None  # None of one that runs fused: the last one's are those of the whole
+    rows_out: int | None
     rate_in: float | None
     rate_out: float | None
     late: int
@@ -66,7 +66,7 @@ class OutputFigures:
     name: str
     rows: int
     rate: float | None
-    publish_ms: float | None  # for an epoch
+    publish_ms: float | None  # for an epoch that has rows for it
     busy: float | None  # the share of time in which it is published
 
 

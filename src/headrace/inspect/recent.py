@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.inspect.figure_values import Figures
-from headrace.inspect.figures import Sampler, samples_before
+from headrace.inspect.figures import Sampler
 from headrace.inspect.live import Live, read_live
+from headrace.inspect.samples import samples_before
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
 
