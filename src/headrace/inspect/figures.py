@@ -8,7 +8,7 @@ a `Sampler`. No clock and no thread here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,14 +66,22 @@ class Sampler:
         return figures(now, manifest, before, live, minute)
 
     def _at(self, time: int, newest: Sample) -> Sample | None:
-        """What had been counted at `time`; else the first sample, which is of later."""
-        older = [sample for sample in self._samples if sample.time <= time]
-        if not older:
-            return self._samples[0] if self._samples else None
-        rest = [*list(self._samples)[len(older) :], newest]
-        if rest[0].epoch <= older[-1].epoch + 1:  # nothing was committed in between
-            return replace(older[-1], time=time)
-        return older[-1]
+        """What had been counted at `time`, or when the epoch was planned that was under way then:
+        all that was done in it is of the time since. Else the first sample."""
+        older = sum(sample.time <= time for sample in self._samples)
+        if not self._samples:
+            return None
+        found = self._samples[max(0, older - 1)]
+        following = next((s for s in self._all(newest) if s.epoch > found.epoch), newest)
+        if following.epoch > found.epoch + 1:
+            return found
+        known = time if older else found.time
+        is_next = following.epoch > found.epoch and following.clock > 0
+        return replace(found, time=min(known, following.clock) if is_next else known)
+
+    def _all(self, newest: Sample) -> Iterator[Sample]:
+        yield from self._samples
+        yield newest
 
 
 def figures(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headrace.inspect.figure_values import Figures
 from headrace.inspect.figures import Sampler
@@ -30,14 +31,16 @@ class Recent:
         self.log = EpochLog(folder)
         self.live: Live | None = None  # what the run has said of itself, at the last look
         self._manifest: Manifest | None = None
+        self._file: Any = None  # that it was read from
         self._sampler: Sampler | None = None
         self._points = deque[tuple[int, Mapping[str, float | None]]]()
 
     def look(self, now: int) -> Figures | None:
         """The figures now; None before the first batch. Of a job that does not run, as of its
         last batch."""
-        if self._manifest is None or self._manifest.epoch != self.log.newest():
-            self._manifest = self.log.latest()
+        file = self.log.newest_file()
+        if self._manifest is None or self._file != file:
+            self._file, self._manifest = file, self.log.latest()
         if self._manifest is None:
             return None
         if self._sampler is None:

@@ -21,6 +21,7 @@ class Sample:
     time: int
     job: tuple[str, str]  # and its timeline: another begins anew
     epoch: int
+    clock: int  # when the epoch was planned: until then, the one before was the last
     counts: Counts
     steps: Counts
     rows: Mapping[str, int]
@@ -30,7 +31,8 @@ class Sample:
 def sample_of(time: int, manifest: Manifest) -> Sample:
     """`time` is now, or when the manifest was committed."""
     m = manifest
-    return Sample(time, (m.job, m.timeline), m.epoch, m.counts, m.steps, m.rows, m.measures)
+    job = (m.job, m.timeline)
+    return Sample(time, job, m.epoch, m.clock, m.counts, m.steps, m.rows, m.measures)
 
 
 def samples_before(log: EpochLog, newest: Manifest) -> list[Sample]:

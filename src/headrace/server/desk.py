@@ -29,7 +29,8 @@ class Desk:
         self.home, self.store, self.clock = home, store, clock
         self.lock = threading.RLock()
         self._records = {record.name: record for record in store.records()}
-        self._manifests: dict[str, Manifest] = {}  # by folder: the newest that was read
+        # by folder: the newest manifest that was read, and of which file
+        self._manifests: dict[str, tuple[Any, Manifest]] = {}
 
     def now(self) -> int:
         return self.clock.now()
@@ -77,11 +78,12 @@ class Desk:
     def manifest(self, record: JobRecord) -> Manifest | None:
         """The newest manifest of a job; it is read only when there is another."""
         log, known = EpochLog(record.folder), self._manifests.get(record.folder)
-        if known is not None and known.epoch == log.newest():
-            return known
+        file = log.newest_file()
+        if known is not None and known[0] == file:
+            return known[1]
         manifest = log.latest()
         if manifest is not None:
-            self._manifests[record.folder] = manifest
+            self._manifests[record.folder] = (file, manifest)
         return manifest
 
     def last_word(self, record: JobRecord) -> int | None:
