@@ -35,6 +35,7 @@ from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
 
 _RATE = 10_000  # ms over which rates are taken, or three epochs if those take longer
+_EPOCH = 1_000  # ms between two samples: where there were several epochs, none took longer
 _LONGEST = 3_600_000  # ms over which rates are taken at most
 _POWERS_OF_MS = range(23)  # bounds from a millisecond to an hour
 _POWERS = range(-20, 41, 2)  # of numbers of any kind: from a millionth to a million millions
@@ -74,7 +75,7 @@ class Sampler:
         found = self._samples[max(0, older - 1)]
         following = next((s for s in self._all(newest) if s.epoch > found.epoch), newest)
         if following.epoch > found.epoch + 1:
-            return found
+            return replace(found, time=found.wall) if found.time - found.wall < _EPOCH else found
         known = time if older else found.time
         is_next = following.epoch > found.epoch and following.clock > 0
         return replace(found, time=min(known, following.clock) if is_next else known)
@@ -124,7 +125,7 @@ class _Figuring:
         self._now, self._manifest, self._live = now, manifest, live
         self._before, self._minute = before, minute
         self._measures, self._progress = manifest.measures, progress_of(manifest, {})
-        self._passed = now - before.time if before is not None else 0  # ms
+        self._passed = _passed(now, manifest, before) if before is not None else 0  # ms
 
     def all(self) -> Figures:
         m, p, live = self._manifest, self._progress, self._live
@@ -336,6 +337,15 @@ class _Figuring:
     def _latencies(self, what: str) -> Distribution:
         histograms: Mapping[str, Histogram] = getattr(self._measures, what)
         return _distribution(added(*histograms.values()), _POWERS_OF_MS)
+
+
+def _passed(now: int, manifest: Manifest, before: Sample) -> int:
+    """Ms in which what has been counted since was done: to the last commit if that was just now,
+    for of the epoch under way nothing is counted yet."""
+    epochs, since = manifest.epoch - before.epoch, manifest.wall - before.time
+    if epochs and 0 <= now - manifest.wall <= since / epochs:
+        return since
+    return now - before.time
 
 
 def _distribution(counts: Histogram, powers: Iterable[int]) -> Distribution:

@@ -33,6 +33,7 @@ class Recent:
         self._manifest: Manifest | None = None
         self._file: Any = None  # that it was read from
         self._sampler: Sampler | None = None
+        self._is_held = True  # at the last look
         self._points = deque[tuple[int, Mapping[str, float | None]]]()
 
     def look(self, now: int) -> Figures | None:
@@ -52,6 +53,9 @@ class Recent:
         if not self._points or at >= self._points[-1][0] + _EVERY:
             found = figures.series()
             self._points.append((at, {name: found.get(name) for name in SERIES}))
+        if not is_held and is_held != self._is_held:  # nothing is known until it runs again
+            self._points.append((self._points[-1][0] + _EVERY, dict.fromkeys(SERIES)))
+        self._is_held = is_held
         while self._points[0][0] < at - PAST:
             self._points.popleft()
         return figures

@@ -22,6 +22,7 @@ class Sample:
     job: tuple[str, str]  # and its timeline: another begins anew
     epoch: int
     clock: int  # when the epoch was planned: until then, the one before was the last
+    wall: int  # when it was committed
     counts: Counts
     steps: Counts
     rows: Mapping[str, int]
@@ -32,7 +33,7 @@ def sample_of(time: int, manifest: Manifest) -> Sample:
     """`time` is now, or when the manifest was committed."""
     m = manifest
     job = (m.job, m.timeline)
-    return Sample(time, job, m.epoch, m.clock, m.counts, m.steps, m.rows, m.measures)
+    return Sample(time, job, m.epoch, m.clock, m.wall, m.counts, m.steps, m.rows, m.measures)
 
 
 def samples_before(log: EpochLog, newest: Manifest) -> list[Sample]:
