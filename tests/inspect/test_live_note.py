@@ -99,3 +99,10 @@ def test_a_step_that_keeps_one_of_many_tasks_busy_is_the_bottleneck_and_spark_is
     found = bottleneck_of(5, 1.0, [], work, [])
     assert found is not None and found.step == "slow"
     assert "keeps one of 16 tasks busy for 95%" in found.why and "Spark" not in found.why
+
+
+def test_writing_dead_letters_can_be_the_bottleneck() -> None:
+    work = AtWork({"m": 0.2, "dead": 0.5}, {"m": 0.3, "dead": 0.6}, 2)
+    found = bottleneck_of(0, 1.0, [], work, [output("dead", 0.01)])
+    assert found is not None and found.step == "dead"
+    assert "writing dead letters keeps 2 tasks busy for 50%" in found.why

@@ -170,6 +170,28 @@ def test_no_counter_goes_down_while_a_job_goes_on(tmp_path):
     assert known.totals["read"] == 40 and known.totals["dead"] == 30
 
 
+def test_a_histogram_of_numbers_below_zero_has_no_sum_which_would_go_down(tmp_path):
+    class Recorded(hr.KeyedProcess):
+        output = "k string"
+
+        def on_row(self, row: Any, ctx: Any) -> None:
+            ctx.histogram("n").record(row.n)
+            ctx.histogram("zero").record(abs(row.n))
+
+    job, values = hr.Job("real"), [{"k": "a", "n": n} for n in (5, -9, 0)]
+    job.read(hr.rows(values, "k string, n bigint")).key_by("k").process(Recorded(), name="p").write(
+        "collect:"
+    )
+    driver = Driver(job, tmp_path / "real")
+    driver.drain()
+    known = figures(driver.manifest.wall, driver.manifest).to_json()
+    driver.close()
+    found, at_p = read(metrics_of([view("real")], {"real": known})), {"job": "real", "step": "p"}
+    assert at(found, "user_histogram_count", **at_p, name="n") == 3
+    assert at(found, "user_histogram_sum", **at_p, name="n") is None
+    assert at(found, "user_histogram_sum", **at_p, name="zero") == pytest.approx(14, rel=0.05)
+
+
 def test_it_is_served_with_the_type_that_prometheus_wants_to_whoever_may_read(rest):
     answer = ask(rest, "GET", "/metrics", role="read")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

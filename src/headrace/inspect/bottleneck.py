@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.epoch.bundle import DEAD
 from headrace.inspect.figure_values import Bottleneck, InputFigures, OutputFigures
 
 _FULL = 0.8  # the share of time at work from which on a job has no room left
@@ -46,7 +47,8 @@ def bottleneck_of(
     if publishing > most:
         why = f"{whole}: publishing to it takes {publishing:.0%}, longer than any step{own}"
         return Bottleneck(output, why)
-    what = "reading it" if step in {i.name for i in inputs} else "this step"
+    reads = step in {i.name for i in inputs}
+    what = "reading it" if reads else "writing dead letters" if step == DEAD else "this step"
     busy = work.busy[step]
     if work.tasks == 1:
         whom = "its task"

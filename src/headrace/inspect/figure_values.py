@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
-Distribution = Mapping[str, Any]  # count, sum, and buckets: pairs of a bound and what is below it
+# count, sum, below_zero, and buckets: pairs of a bound and what is below it
+Distribution = Mapping[str, Any]
 _AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
 _TEXTS = ("name", "kind", "step", "why")
 _SIMPLE = (int, str, bool, type(None))

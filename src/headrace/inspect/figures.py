@@ -350,7 +350,8 @@ def _passed(now: int, manifest: Manifest, before: Sample) -> int:
 
 def _distribution(counts: Histogram, powers: Iterable[int]) -> Distribution:
     return {
-        "count": sum(counts.values()), "sum": sum_of(counts), "buckets": below(counts, powers)
+        "count": sum(counts.values()), "sum": sum_of(counts), "buckets": below(counts, powers),
+        "below_zero": sum(count for bucket, count in counts.items() if bucket < 0),
     }  # fmt: skip
 
 

@@ -223,7 +223,8 @@ class _Families:
             self._add(metric, count, "_bucket", **labels, le=_short(bound * unit))
         self._add(metric, facts["count"], "_bucket", **labels, le="+Inf")
         self._add(metric, facts["count"], "_count", **labels)
-        self._add(metric, facts["sum"] * unit, "_sum", **labels)
+        if not facts.get("below_zero"):  # else it may become smaller, which no sum may
+            self._add(metric, facts["sum"] * unit, "_sum", **labels)
 
 
 def _seconds(millis: Any) -> float | None:
