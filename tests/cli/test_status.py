@@ -7,12 +7,14 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 import headrace as hr
 from headrace.engine.reporter import Reporter
+from headrace.inspect.figure_words import ms, number, share
 from headrace.inspect.progress import (
     Meter,
     Progress,
@@ -69,12 +71,39 @@ def test_the_rate_is_of_the_last_seconds_and_falls_to_zero():
     assert meter.rate(60_000) == 0
 
 
-@given(st.integers(0, 10**13))
-def test_a_short_number_is_short_and_near(number):
-    text = short(number)
-    unit = {"k": 10**3, "M": 10**6, "G": 10**9}.get(text[-1], 1)
-    assert abs(float(text.rstrip("kMG")) * unit - number) <= max(0.5, number * 0.05)
-    assert len(text) <= 6
+@pytest.mark.parametrize("took", [500, 1_000, 30_000, 240_000])
+def test_the_rate_of_slow_batches_is_that_of_their_whole_time(took):
+    meter = Meter()
+    for epoch in range(1, 40):
+        clock = 1_000_000 + epoch * took
+        meter.add(replace(PROGRESS, clock=clock, committed=clock + took, read=took))
+        assert meter.rate(clock + took) == pytest.approx(1_000, rel=0.06)
+        assert meter.rate(clock + took + took // 2) == pytest.approx(1_000, rel=0.06)
+    assert meter.rate(clock + 4 * took + 20_000) == 0
+
+
+_NUMBERS = st.integers(-(10**18), 10**18) | st.floats(-(10**6), 10**6)
+
+
+@given(_NUMBERS)
+def test_a_short_number_is_short_and_near_and_little_is_not_nothing(drawn):
+    text = short(drawn)
+    unit = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}.get(text[-1], 1)
+    if text == "<.001":
+        assert 0 < abs(drawn) < 0.001
+        return
+    near = 0.5 if abs(drawn) >= 9.9 or drawn == round(drawn) else abs(drawn) * 0.51
+    assert abs(float(text.rstrip("kMGTP")) * unit - drawn) <= max(near, abs(drawn) * 0.051)
+    assert len(text.lstrip("-")) <= 6
+    assert (float(text.rstrip("kMGTP")) == 0) == (drawn == 0)
+
+
+def test_figures_in_words_are_never_nothing_for_a_little():
+    assert [ms(v) for v in (0, 0.3, 3.2, 340.4, 5_000, -5_000, -3.2)] == [
+        "0ms", "0.3ms", "3.2ms", "340ms", "5.0s", "-5.0s", "-3.2ms",
+    ]  # fmt: skip
+    assert [share(v) for v in (0.0, 0.004, 0.006, 1.0)] == ["0%", "<1%", "1%", "100%"]
+    assert [number(v) for v in (None, 0, 0.3, 10**15)] == ["-", "0", "0.3", "1.0P"]
 
 
 def test_durations_are_said_at_a_glance():

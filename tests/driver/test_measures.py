@@ -12,7 +12,8 @@ import pytest
 
 import headrace as hr
 from headrace.buckets import QUANTILES, WIDTH, percentiles
-from headrace.inspect.figures import figures, sample_of
+from headrace.inspect.figures import figures
+from headrace.inspect.samples import sample_of
 from headrace.state import faults
 from headrace.state.manifest import Manifest
 from headrace.testing import Driver

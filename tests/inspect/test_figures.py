@@ -6,15 +6,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
 import headrace as hr
 from headrace.clock import ManualClock
 from headrace.driver.rewind import plan_rewind
-from headrace.inspect.figures import Sampler, figures, sample_of
+from headrace.inspect.figure_values import Figures
+from headrace.inspect.figures import Sampler, figures, figures_of
 from headrace.inspect.live import Live
 from headrace.inspect.progress import progress_of
+from headrace.inspect.samples import sample_of
 from headrace.state.manifest import Manifest
 from headrace.testing import Driver, Harness
 
@@ -101,18 +104,131 @@ def at(test: Harness, **changes: Any) -> Manifest:
     return replace(manifest_of(test), **changes)
 
 
+def epoch_at(test: Harness, epoch: int, begun: int, took: int, read: int) -> Manifest:
+    """Which was planned at `begun` and at work for as long as it took, in one of two tasks."""
+    newest = manifest_of(test)
+    counts = {"x": {**newest.counts["x"], "read": read}}
+    work = {"m": 1.0 * took * epoch}
+    measures = replace(newest.measures, took=took * epoch, work=work, tasks=2)
+    changed = {"counts": counts, "measures": measures}
+    return replace(newest, epoch=epoch, clock=begun, wall=begun + took, **changed)
+
+
 def test_a_sampler_takes_rates_of_the_last_ten_seconds_and_forgets():
     with Harness(build(), clock=1_000_000) as test:
         test.send("x", [("a", 3, 5)])
         sampler = Sampler()
         for second in range(90):
-            counts = {"x": {**manifest_of(test).counts["x"], "read": second * 7}}
-            found = sampler.see(1_000_000 + second * SECOND, at(test, counts=counts, epoch=second))
+            now = 1_000_000 + second * SECOND
+            manifest = epoch_at(test, second, now - 500, 500, second * 7)
+            found = sampler.see(now, manifest)
         assert found.rate_in == 7
         assert len(sampler._samples) <= 62
-        later = 1_000_000 + 89 * SECOND
-        assert sampler.see(later + 9 * SECOND, at(test, counts=counts, epoch=89)).rate_in < 7
-        assert sampler.see(later + 30 * SECOND, at(test, counts=counts, epoch=89)).rate_in == 0
+        assert sampler.see(now + 9 * SECOND, manifest).rate_in == 0.7
+        assert sampler.see(now + 30 * SECOND, manifest).rate_in == 0
+        for second in range(31, 4_000):
+            sampler.see(now + second * SECOND, manifest)
+        assert len(sampler._samples) <= 62
+
+
+@pytest.mark.parametrize("seconds", [3, 25, 240, 1_100])
+def test_slow_batches_have_the_rates_of_their_whole_time(seconds):
+    """However long a batch takes, rates and shares of time are neither bursts nor gaps."""
+    with Harness(build(), clock=1_000_000) as test:
+        test.send("x", [("a", 3, 5)])
+        sampler, seen = Sampler(), []
+        for second in range(5 * seconds):
+            now, epoch = 1_000_000 + second * SECOND, second // seconds
+            begun, took = 1_000_000 + (epoch - 1) * seconds * SECOND, seconds * SECOND - 1
+            found = sampler.see(now, epoch_at(test, epoch, begun, took, 100 * seconds * epoch))
+            if epoch >= 2 and second % seconds in (0, seconds // 2):
+                seen.append((found.rate_in, found.capacity, busy_of(found, "m")))
+    assert seen
+    for rate, capacity, busy in seen:
+        assert 99 <= rate <= 101 and 0.99 <= capacity <= 1 and 0.49 <= busy <= 0.5
+
+
+def busy_of(found: Figures, step: str) -> float | None:
+    return next(s.busy for s in found.steps if s.name == step)
+
+
+def test_who_looks_first_when_nothing_was_done_for_an_hour_sees_that():
+    with Harness(build(), clock=1_000_000) as test:
+        test.send("x", [("a", 3, 5)])
+        manifest = epoch_at(test, 7, 1_000_000, 500, 700)
+    found = Sampler().see(1_000_000 + 3_600_000, manifest)
+    assert found.rate_in == 0 and found.capacity == 0 and found.latency["event"] is None
+    soon = Sampler().see(1_001_000, manifest)
+    assert soon.rate_in is None and soon.capacity is None and soon.latency["event"] is None
+
+
+def test_a_clock_that_is_set_back_leaves_rates_unknown_and_no_time_below_zero():
+    with Harness(build(), clock=1_000_000) as test:
+        test.send("x", [("a", 3, 5)])
+        sampler = Sampler()
+        for epoch in range(1, 20):
+            now = 1_000_000 + epoch * SECOND
+            sampler.see(now, epoch_at(test, epoch, now - 500, 500, 7 * epoch))
+        manifest = epoch_at(test, 20, now, 0, 140)
+        waits = replace(manifest.measures, waits={"x": now}, lags={"x": 3})
+        found = sampler.see(now - 3_600_000, replace(manifest, measures=waits, lag=3))
+    assert found.rate_in is None and found.capacity is None
+    assert found.lag_seconds == 0 and found.watermark_delay == 0
+
+
+def test_a_renamed_step_has_no_rates_until_there_are_two_samples():
+    with Harness(build(), clock=1_000_000) as test:
+        test.send("x", [("a", 3, 5)] * 500)
+        now, newest = test.now, manifest_of(test)
+    names = {"m": "mapped", "out": "written"}
+    measures = newest.measures.renamed(names)
+    steps = {names.get(name, name): counts for name, counts in newest.steps.items()}
+    rows = {names.get(name, name): n for name, n in newest.rows.items()}
+    sampler = Sampler()
+    sampler.see(now, newest)
+    renamed = replace(
+        newest, epoch=newest.epoch + 1, measures=measures, steps=steps, rows=rows, clock=now
+    )
+    found = sampler.see(now + SECOND, renamed)
+    by_name = {step.name: step for step in found.steps}
+    mapped, other = by_name["mapped"], by_name["w"]
+    assert mapped.rows_in == 500 and mapped.rate_in is None and mapped.busy is None
+    assert other.rate_in == 0 and other.busy == 0
+    outputs = {output.name: output.rate for output in found.outputs}
+    assert outputs["all"] == 0 and outputs["written"] is None
+    more = replace(renamed, epoch=renamed.epoch + 1, clock=now + SECOND)
+    for second in range(2, 30):
+        found = sampler.see(now + second * SECOND, more)
+    assert {step.rate_in for step in found.steps} == {0}
+
+
+def test_a_folder_that_was_replaced_has_no_rates_of_the_job_before():
+    with Harness(build(), clock=1_000_000) as test:
+        test.send("x", [("a", 3, 5)])
+        sampler = Sampler()
+        for epoch in range(1, 9):
+            now = 1_000_000 + epoch * SECOND
+            sampler.see(now, epoch_at(test, epoch, now - 500, 500, 1_000 * epoch))
+        other = epoch_at(test, 9, now, 100, 50)  # in a second it has gone further than the other
+        assert sampler.see(now + SECOND, other).rate_in is None
+
+
+def test_steps_that_run_fused_have_their_rows_by_the_last_ones_name(tmp_path):
+    job = hr.Job("fused")
+    read = job.read(hr.rows([{"k": "a", "v": v} for v in range(13)], "k string, v bigint"))
+    first = read.map(divided, schema="k string, v bigint", name="m")
+    first.map(lambda row: (row.k, row.v), schema="k string, v bigint", name="last").write(
+        "collect:", name="out"
+    )
+    driver = Driver(job, tmp_path / "job", max_batch=5)
+    driver.drain()
+    found = figures_of(driver.start.log, driver.clock.now())
+    assert found is not None
+    steps = {step.name: step for step in found.steps}
+    assert (steps["last"].rows_in, steps["last"].rows_out) == (13, 12)
+    m = steps["m"]
+    assert m.dead == 1 and (m.rows_in, m.rows_out, m.rate_in, m.busy) == (None,) * 4
+    assert found.rate_out == next(o.rate for o in found.outputs if o.name == "out")
 
 
 def test_a_job_that_went_back_has_no_rate_below_zero():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.processes import descendants, process_start, proportional, resident
-from headrace.inspect.bottleneck import bottleneck_of
-from headrace.inspect.figure_values import OutputFigures, StepFigures
+from headrace.inspect.bottleneck import AtWork, bottleneck_of
+from headrace.inspect.figure_values import OutputFigures
 from headrace.inspect.live import NOTE, Live, read_live, write_live
 
 LIVE = Live(
@@ -65,33 +65,44 @@ def test_this_process_is_found_by_its_parent_with_its_memory() -> None:
     assert process_start(2**22 + 1) == 0 and resident(2**22 + 1) is None
 
 
-def step(name: str, busy: float | None) -> StepFigures:
-    return StepFigures(
-        name, "map", 0, 0, 0, None, None, 0, 0, None, None, busy, None, None, None, {}
-    )
-
-
 def output(name: str, busy: float) -> OutputFigures:
     return OutputFigures(name, 0, None, None, busy)
 
 
 def test_the_bottleneck_is_what_is_at_work_most_when_there_is_no_time_left() -> None:
-    steps = [step("a", 0.2), step("b", 0.6), step("unknown", None)]
-    assert bottleneck_of(0, 0.5, [], steps, [], 2) is None
-    assert bottleneck_of(9, None, [], steps, [], 2) is None
-    found = bottleneck_of(1_234, 0.9, [], steps, [output("out", 0.1)], 2)
+    work = AtWork({"a": 0.2, "b": 0.6}, {"a": 0.3, "b": 0.7}, 2)
+    assert bottleneck_of(0, 0.5, [], work, []) is None
+    assert bottleneck_of(9, None, [], work, []) is None
+    found = bottleneck_of(1_234, 0.9, [], work, [output("out", 0.1)])
     assert found is not None and found.step == "b"
     assert found.why == (
         "the job is at work 90% of the time, and 1,234 rows wait: this step keeps 2 tasks busy "
         "for 60%, more than any other step"
     )
-    published = bottleneck_of(0, 0.9, [], steps, [output("out", 0.7)], 2)
+    published = bottleneck_of(0, 0.9, [], work, [output("out", 0.7)])
     assert published is not None and published.step == "out"
     assert "publishing to it takes 70%, longer than any step" in published.why
     assert "Spark" not in published.why
-    small = bottleneck_of(0, 0.9, [], steps[:1], [output("out", 0.25)], 2)
-    assert small is not None and small.step == "out" and "Spark itself" in small.why
-    own = bottleneck_of(5, 0.9, [], [step("a", 0.15)], [], 1)
+    few = AtWork({"a": 0.1}, {"a": 0.2}, 2)
+    small = bottleneck_of(0, 0.9, [], few, [output("out", 0.25)])
+    assert small is not None and small.step == "out"
+    assert "Spark itself, or waiting for processors, takes 52%" in small.why
+    own = bottleneck_of(5, 0.9, [], AtWork({"a": 0.15}, {"a": 0.2}, 1), [])
     assert own is not None and "keeps its task busy for 15%" in own.why
-    assert "Spark itself, or waiting for processors, takes 75%" in own.why
-    assert bottleneck_of(5, 0.9, [], [step("a", 0.01)], [], 1) is None
+    assert "Spark itself, or waiting for processors, takes 72%" in own.why
+    assert bottleneck_of(5, 0.9, [], AtWork({"a": 0.01}, {"a": 0.02}, 1), []) is None
+
+
+def test_a_step_that_keeps_one_of_many_tasks_busy_is_the_bottleneck_and_spark_is_not() -> None:
+    """As of an input with one partition: the other tasks have nothing to do."""
+    work = AtWork({"read": 0.01, "slow": 0.058, "fast": 0.2}, {"slow": 0.95, "fast": 0.04}, 16)
+    found = bottleneck_of(5, 1.0, [], work, [])
+    assert found is not None and found.step == "slow"
+    assert "keeps one of 16 tasks busy for 95%" in found.why and "Spark" not in found.why
+
+
+def test_writing_dead_letters_can_be_the_bottleneck() -> None:
+    work = AtWork({"m": 0.2, "dead": 0.5}, {"m": 0.3, "dead": 0.6}, 2)
+    found = bottleneck_of(0, 1.0, [], work, [output("dead", 0.01)])
+    assert found is not None and found.step == "dead"
+    assert "writing dead letters keeps 2 tasks busy for 50%" in found.why

@@ -16,7 +16,9 @@ def test_a_line_of_text_rises_with_the_values_and_ends_now():
     times = [1_000 * i for i in range(60)]
     assert as_text(times, [float(i) for i in range(60)], 8, MINUTE) == "▂▃▃▄▅▆▇█"
     assert as_text(times[-8:], [0.0] * 8, 4, MINUTE) == "   ▁"  # older ones are not known
-    assert as_text(times, [5.0, *[None] * 59], 4, MINUTE) == "████"  # nobody has looked since
+    assert as_text([0, 59_000], [5.0, 5.0], 4, MINUTE) == "████"  # nobody has looked between
+    assert as_text(times, [5.0, *[None] * 59], 4, MINUTE) == "█   "  # it was not known since
+    assert as_text([0, 1_000, 59_000], [5.0, None, 5.0], 4, MINUTE) == "█  █"
     assert as_text([], [], 4, MINUTE) == "    "
 
 

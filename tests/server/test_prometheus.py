@@ -55,7 +55,8 @@ def test_figures_are_samples_in_seconds_bytes_and_ratios():
     step = {"job": "shop", "step": "avg temp"}
     assert at(found, "state", job="shop", state="running") == 1
     assert at(found, "state", job="shop", state="failed") == 0
-    assert at(found, "records_total", job="shop", fate="filtered") == 900
+    assert at(found, "records_total", job="shop", fate="read") == 10_000
+    assert at(found, "records_by_fate", job="shop", fate="filtered") == 900
     assert at(found, "epoch_seconds", job="shop") == 0.12
     assert at(found, "committed_timestamp_seconds", job="shop") == 1_700_000_000
     assert at(found, "latency_seconds", job="shop", since="event", quantile="0.95") == 1.5
@@ -127,12 +128,68 @@ def test_the_figures_of_a_real_job_are_all_taken(tmp_path):
     found = read(metrics_of([view("real")], {"real": figures(now, driver.manifest).to_json()}))
     driver.close()
     assert at(found, "records_total", job="real", fate="read") == 6
-    assert at(found, "input_records_total", job="real", input="in", fate="used") == 6
+    assert at(found, "input_records_by_fate", job="real", input="in", fate="used") == 6
     assert at(found, "step_rows_total", job="real", step="sums", direction="in") == 6
     assert at(found, "output_rows_total", job="real", output="out") == driver.manifest.rows["out"]
     assert at(found, "step_state_rows", job="real", step="sums") is not None
     assert at(found, "latencies_seconds_count", job="real", since="ingest") == 6
     assert at(found, "latencies_seconds_bucket", job="real", since="ingest", le="+Inf") == 6
+
+
+class FailsLater(hr.KeyedProcess):
+    output = "k string, n bigint"
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.n >= 10:
+            raise ValueError("too large")
+        return row.k, row.n
+
+
+def test_no_counter_goes_down_while_a_job_goes_on(tmp_path):
+    """Rows that wait for the watermark count as used, and are dead when they have failed."""
+    job, values = hr.Job("real"), [{"k": "a", "n": i, "at": i * 1_000} for i in range(40)]
+    rows = job.read(hr.rows(values, "k string, n bigint, at bigint"), time="at", delay="15s")
+    rows.key_by("k").process(FailsLater(), order="event_time", name="p").write("collect:")
+    driver, before, fewer = (
+        Driver(job, tmp_path / "real", max_batch=10),
+        dict[Any, float](),
+        set[str](),
+    )
+    while driver.epoch() is not None:
+        known = figures(driver.manifest.wall, driver.manifest)
+        text = metrics_of([view("real")], {"real": known.to_json()})
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+        found = read(text)
+        down = {name for (name, of), n in before.items() if found.get((name, of), n) < n}
+        fewer |= down
+        assert not {name for name in down if kinds.get(name) == "counter"}
+        assert {one for one in before if kinds.get(one[0]) == "counter"} <= set(found)
+        before = found
+    driver.close()
+    assert "headrace_job_records_by_fate" in fewer
+    assert known.totals["read"] == 40 and known.totals["dead"] == 30
+
+
+def test_a_histogram_of_numbers_below_zero_has_no_sum_which_would_go_down(tmp_path):
+    class Recorded(hr.KeyedProcess):
+        output = "k string"
+
+        def on_row(self, row: Any, ctx: Any) -> None:
+            ctx.histogram("n").record(row.n)
+            ctx.histogram("zero").record(abs(row.n))
+
+    job, values = hr.Job("real"), [{"k": "a", "n": n} for n in (5, -9, 0)]
+    job.read(hr.rows(values, "k string, n bigint")).key_by("k").process(Recorded(), name="p").write(
+        "collect:"
+    )
+    driver = Driver(job, tmp_path / "real")
+    driver.drain()
+    known = figures(driver.manifest.wall, driver.manifest).to_json()
+    driver.close()
+    found, at_p = read(metrics_of([view("real")], {"real": known})), {"job": "real", "step": "p"}
+    assert at(found, "user_histogram_count", **at_p, name="n") == 3
+    assert at(found, "user_histogram_sum", **at_p, name="n") is None
+    assert at(found, "user_histogram_sum", **at_p, name="zero") == pytest.approx(14, rel=0.05)
 
 
 def test_it_is_served_with_the_type_that_prometheus_wants_to_whoever_may_read(rest):

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.inspect.figure_values import Figures
+from headrace.inspect.recent import Recent
 from headrace.server.daemon import Daemon
 from headrace.server.lifecycle import State
+from headrace.server.prometheus import metrics_of
 from headrace.server.records import JobRecord
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
@@ -24,7 +27,7 @@ class Job:
     def __init__(self, daemon: Daemon, folder: Path, state: State) -> None:
         self.log = EpochLog(folder)
         self.log.open("j", 8)
-        self.token = self.log.take_fence()
+        self.token, self.clock = self.log.take_fence(), daemon.parts.desk.clock
         record = JobRecord(
             name=folder.name, program="/p.py", folder=str(folder), since=0, state=state
         )
@@ -32,9 +35,8 @@ class Job:
 
     def commit(self, epoch: int, read: int) -> None:
         counts = {"in": {"read": read, "used": read, "filtered": 0, "late": 0, "dead": 0}}
-        manifest = Manifest(
-            epoch, self.token, str(epoch), "j", 1_000 * epoch, 1_000 * epoch + 100, counts=counts
-        )
+        now = self.clock.now()
+        manifest = Manifest(epoch, self.token, str(epoch), "j", now - 100, now, counts=counts)
         self.log.commit(replace(manifest, lag=7))
 
 
@@ -108,3 +110,48 @@ def test_a_folder_that_is_damaged_has_no_figures_and_stops_nobody(
     assert daemon.service.job("broken").figures is None
     assert daemon.service.job("whole").figures is not None
     assert [job.name for job in daemon.service.jobs()] == ["broken", "whole"]
+
+
+def test_a_job_that_has_stopped_has_counts_and_no_rates(
+    daemon: Daemon, tmp_path: Path, clock: ManualClock
+) -> None:
+    job = Job(daemon, tmp_path / "shop", State.RUNNING)
+    desk, sampling = daemon.parts.desk, daemon.parts.sampling
+    for epoch in (1, 2):
+        job.commit(epoch, 500 * epoch)
+        sampling.sample()
+        clock.advance(1_000)
+    running = sampling.of("shop")
+    assert running is not None and running.rate_in == 500
+    desk.put(replace(desk.record("shop"), state=State.INACTIVE))
+    for _ in range(3):
+        sampling.sample()
+        clock.advance(3_600_000)
+        stopped = sampling.of("shop")
+        assert stopped is not None and stopped.totals["read"] == 1_000
+        assert stopped.rate_in is None and stopped.capacity is None and stopped.time == 1_001_000
+        assert "records_per_second{" not in metrics_of(
+            daemon.service.jobs(), daemon.service.figures()
+        )
+
+
+def test_a_folder_that_was_replaced_has_its_own_figures_whatever_its_epoch(
+    daemon: Daemon, tmp_path: Path, clock: ManualClock
+) -> None:
+    folder = tmp_path / "shop"
+    Job(daemon, folder, State.RUNNING).commit(1, 9_000)
+    recent = Recent(folder)
+    daemon.parts.sampling.sample()
+    assert _read(recent.look(clock.now())) == _read(daemon.parts.sampling.of("shop")) == 9_000
+    folder.rename(tmp_path / "before")
+    clock.advance(1_000)
+    Job(daemon, folder, State.RUNNING).commit(1, 40)
+    daemon.parts.sampling.sample()
+    seen = daemon.parts.sampling.of("shop")
+    assert _read(recent.look(clock.now())) == _read(seen) == 40
+    assert seen is not None and seen.rate_in is None
+
+
+def _read(figures: Figures | None) -> int:
+    assert figures is not None
+    return figures.totals["read"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from headrace.server import samples
 from headrace.server.lifecycle import State
 from headrace.server.records import TRIAL, JobRecord, Upgrade
 from headrace.server.store import EVENTS, FORMAT, Store
-from headrace.server.values import Version
+from headrace.server.values import Series, Version
 
 RECORD = JobRecord(
     name="shop", program="/programs/shop.py", folder="/jobs/shop", since=5,
@@ -156,6 +157,11 @@ def kept(times: list[int], now: int) -> list[int]:
     return sorted(found)
 
 
+def known(found: Series) -> list[tuple[int, float]]:
+    """Without the points that say that nothing is known."""
+    return [(t, v) for t, v in zip(found.times, found.series["x"], strict=True) if v is not None]
+
+
 def bound(now: int, step: samples.Thinning) -> int:
     before = now - step.age
     return before if step.every is None else before - before % step.every
@@ -175,13 +181,13 @@ def test_samples_are_thinned_as_a_plain_model_says(ages: list[int], now: int, tw
         samples.add(db, layouts, time, {"a": {"x": float(time)}, "b": {"y": 1.0}})
     samples.thin(db, now)
     found = samples.series(db, layouts, "a", 0, now + DAY, ["x"], 1 << 40)
-    assert list(found.times) == kept(times, now)
-    assert list(found.series["x"]) == [float(time) for time in found.times]
+    assert known(found) == [(time, float(time)) for time in kept(times, now)]
     samples.thin(db, now)  # it changes nothing more
     assert samples.series(db, layouts, "a", 0, now + DAY, ["x"], 1 << 40) == found
     samples.thin(db, now + twice)  # and later, what has become older since
     later = samples.series(db, layouts, "a", 0, now + DAY, ["x"], 1 << 40)
-    assert list(later.times) == kept(list(found.times), now + twice)
+    still = kept([time for time, _ in known(found)], now + twice)
+    assert [time for time, _ in known(later)] == still
     db.close()
 
 
@@ -203,7 +209,40 @@ def test_a_graph_shows_the_last_sample_of_each_span(
     for time in times:
         if since <= time < since + length:
             spans[(time - since) // width] = time
-    assert list(found.times) == list(spans.values()) and len(found.times) <= points
+    wanted: list[tuple[int, float | None]] = []
+    for time in spans.values():
+        if wanted and time - wanted[-1][0] > 2 * max(width, 1_000) + 5_000:
+            wanted.append((wanted[-1][0] + max(width, 1_000), None))
+        wanted.append((time, float(time)))
+    assert list(zip(found.times, found.series["x"], strict=True)) == wanted
+    assert len(spans) <= points
+    db.close()
+
+
+def test_a_week_in_points_has_each_spans_last_sample_and_a_gap_for_downtime() -> None:
+    """A counter that grows by one a second, with a night and ten minutes in which nothing ran."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(samples.TABLES)
+    layouts = samples.Layouts()
+    begin, end = 10 * DAY, 17 * DAY
+    night, break_ = (begin + 40 * HOUR, begin + 46 * HOUR), (end - 1_200_000, end - 600_000)
+    for time in range(begin, end, 61_000):  # what is older than a day, about as it was thinned
+        if not night[0] <= time < night[1] and time < end - HOUR:
+            samples.add(db, layouts, time, {"a": {"n": float(time // 1_000)}})
+    for time in range(end - HOUR, end, 1_000):
+        if not break_[0] <= time < break_[1]:
+            samples.add(db, layouts, time, {"a": {"n": float(time // 1_000)}})
+    samples.thin(db, end)
+    for since, points, down in ((begin, 600, [night, break_]), (end - HOUR, 600, [break_])):
+        found = samples.series(db, layouts, "a", since, end, ["n"], points)
+        width = max(61_000 if since == begin else 1_000, (end - since) // points)
+        for (time, value), (later, _) in pairwise(zip(found.times, found.series["n"], strict=True)):
+            assert value in (None, time // 1_000)  # never what nobody has seen
+            assert value is None or later - time <= 2 * width + 5_000
+        unknown = [t for t, v in zip(found.times, found.series["n"], strict=True) if v is None]
+        gaps = [(a, b) for a, b in down if b - a > 2 * width + 5_000]
+        assert len(unknown) == len(gaps) >= 1
+        assert all(a <= t < b for t, (a, b) in zip(unknown, gaps, strict=True))
     db.close()
 
 

@@ -55,6 +55,10 @@ class Measuring:
             work=_sums(before.work, total.work),
             longest=_rounded(total.longest),
             published=_sums(before.published, published),
+            publishes={
+                name: before.publishes.get(name, 0) + (name in published)
+                for name in sorted({*before.publishes, *published})
+            },
             lags=end.looks.lags,
             waits=end.looks.waits,
             event=_histograms(before.event, total.ages, since),

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
-Distribution = Mapping[str, Any]  # count, sum, and buckets: pairs of a bound and what is below it
+# count, sum, below_zero, and buckets: pairs of a bound and what is below it
+Distribution = Mapping[str, Any]
 _AS = {"rows_in": "in", "rows_out": "out"}  # what Python does not allow as a name
 _TEXTS = ("name", "kind", "step", "why")
 _SIMPLE = (int, str, bool, type(None))
@@ -44,8 +45,8 @@ class StepFigures:
     name: str
     kind: str
     level: int | None
-    rows_in: int
-    rows_out: int
+    rows_in: int | None  # None of one that runs fused: the last one's are those of the whole
+    rows_out: int | None
     rate_in: float | None
     rate_out: float | None
     late: int
@@ -66,7 +67,7 @@ class OutputFigures:
     name: str
     rows: int
     rate: float | None
-    publish_ms: float | None  # for an epoch
+    publish_ms: float | None  # for an epoch that has rows for it
     busy: float | None  # the share of time in which it is published
 
 

@@ -48,7 +48,9 @@ def number(value: float | None) -> str:
 def ms(value: float | None) -> str:
     if value is None:
         return NONE
-    return f"{value:.0f}ms" if value < 1_000 else span(round(value))
+    if abs(value) < 9.5:
+        return f"{short(value)}ms"
+    return f"{value:.0f}ms" if abs(value) < 1_000 else span(round(value))
 
 
 def seconds(value: float | None, sign: str = "") -> str:
@@ -56,4 +58,6 @@ def seconds(value: float | None, sign: str = "") -> str:
 
 
 def share(value: float | None) -> str:
-    return NONE if value is None else f"{value:.0%}"
+    if value is None:
+        return NONE
+    return "<1%" if 0 < value < 0.005 else f"{value:.0%}"

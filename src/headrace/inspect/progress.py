@@ -163,27 +163,38 @@ def _counts(manifest: Manifest) -> dict[str, Mapping[str, int]]:
 _WINDOW = 10_000  # ms over which the rate is taken
 _FATES = ("used", "filtered", "late", "dead")
 _FAR = 60_000_000_000_000  # ms from 1970; beyond it, in the year 3871, a date says nothing more
+_SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
 
 class Meter:
-    """Rows a second over the last ten seconds: it falls to zero when nothing comes."""
+    """Rows a second over the last ten seconds, or over longer batches: it falls to zero when
+    nothing comes."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque()
+        self._seen: deque[tuple[int, int, int]] = deque()
         self._began: int | None = None
 
     def add(self, progress: Progress) -> None:
+        clock = progress.clock
         if self._began is None:
-            self._began = progress.clock
-        self._seen.append((progress.committed, progress.read))
+            self._began = clock
+        self._seen.append((clock, progress.committed, progress.read))
 
     def rate(self, now: int) -> float:
-        while self._seen and self._seen[0][0] <= now - _WINDOW:
+        while self._seen and self._seen[0][1] <= now - max(_WINDOW, 2 * _took(self._seen[0])):
             self._seen.popleft()
-        began = now if self._began is None else self._began
-        span = min(_WINDOW, now - began)
-        return sum(read for _, read in self._seen) * 1_000 / max(span, 1)
+        if not self._seen or self._began is None:
+            return 0.0
+        (first, *_), (_, last, _) = self._seen[0], self._seen[-1]
+        end = last if now - last <= _took(self._seen[-1]) else now  # the next is under way
+        passed = max(min(_WINDOW, end - self._began), end - first)
+        return sum(read for _, _, read in self._seen) * 1_000 / max(passed, 1)
+
+
+def _took(seen: tuple[int, int, int]) -> int:
+    clock, committed, _ = seen
+    return committed - clock if clock else 0
 
 
 def status_line(p: Progress, rate: float, now: int, width: int | None = None) -> str:
@@ -228,16 +239,21 @@ def account(p: Progress) -> list[str]:
 
 
 def short(number: float) -> str:
-    """A count in at most five characters: 999, 12.3k, 4.5M."""
-    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= scale * (9.995 if unit == "k" else 0.9995):
+    """A number in at most five characters: 0.02, 1.5, 999, 12.3k, 4.5M; little is not nothing."""
+    size = abs(number)
+    if 0 < size < 9.95 and number != round(number):
+        return f"{number:.1f}" if size >= 0.95 else f"{number:.1g}" if size >= 0.001 else "<.001"
+    for scale, unit in _SCALES:
+        if size >= scale * (9.995 if unit == "k" else 0.9995):
             scaled = number / scale
-            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
+            return f"{scaled:.1f}{unit}" if abs(scaled) < 99.95 else f"{scaled:.0f}{unit}"
     return f"{number:.0f}"
 
 
 def span(ms: int) -> str:
     """A duration at a glance: 4.5s, 12m, 3h, 2d."""
+    if ms < 0:
+        return f"-{span(-ms)}"
     for length, unit in _UNITS:
         if ms >= 2 * length:
             return f"{ms // length}{unit}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headrace.inspect.figure_values import Figures
-from headrace.inspect.figures import Sampler, samples_before
+from headrace.inspect.figures import Sampler
 from headrace.inspect.live import Live, read_live
+from headrace.inspect.samples import samples_before
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
 
@@ -29,14 +31,17 @@ class Recent:
         self.log = EpochLog(folder)
         self.live: Live | None = None  # what the run has said of itself, at the last look
         self._manifest: Manifest | None = None
+        self._file: Any = None  # that it was read from
         self._sampler: Sampler | None = None
+        self._is_held = True  # at the last look
         self._points = deque[tuple[int, Mapping[str, float | None]]]()
 
     def look(self, now: int) -> Figures | None:
         """The figures now; None before the first batch. Of a job that does not run, as of its
         last batch."""
-        if self._manifest is None or self._manifest.epoch != self.log.newest():
-            self._manifest = self.log.latest()
+        file = self.log.newest_file()
+        if self._manifest is None or self._file != file:
+            self._file, self._manifest = file, self.log.latest()
         if self._manifest is None:
             return None
         if self._sampler is None:
@@ -48,6 +53,9 @@ class Recent:
         if not self._points or at >= self._points[-1][0] + _EVERY:
             found = figures.series()
             self._points.append((at, {name: found.get(name) for name in SERIES}))
+        if not is_held and is_held != self._is_held:  # nothing is known until it runs again
+            self._points.append((self._points[-1][0] + _EVERY, dict.fromkeys(SERIES)))
+        self._is_held = is_held
         while self._points[0][0] < at - PAST:
             self._points.popleft()
         return figures

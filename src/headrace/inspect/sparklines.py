@@ -16,22 +16,27 @@ _GAP = " "
 
 def as_text(times: Sequence[int], values: Sequence[Value], width: int, past: int) -> str:
     """The last `past` milliseconds in `width` characters; the largest of each counts."""
-    columns: list[Value] = [None] * width
+    columns: dict[int, Value] = {}
+    last: dict[int, Value] = {}
     end = times[-1] if times else 0
     for time, value in zip(times, values, strict=True):
         at = width - 1 - (end - time) * width // max(1, past)
-        if at >= 0 and _known(value):
-            before = columns[at]
-            columns[at] = value if before is None else max(before, value or 0.0)
-    highest = max((v for v in columns if v is not None), default=0.0)
-    return "".join(_GAP if v is None else _block(v, highest) for v in _held(columns))
+        if at >= 0:
+            last[at] = value if value is not None and _known(value) else None
+            before, now = columns.get(at), last[at]
+            columns[at] = now if before is None else max(before, now or 0.0)
+    highest = max((v for v in columns.values() if v is not None), default=0.0)
+    shown = _held(columns, last, width)
+    return "".join(_GAP if v is None else _block(v, highest) for v in shown)
 
 
-def _held(columns: list[Value]) -> list[Value]:
-    """A column in which nobody has looked shows what the one before it does."""
+def _held(columns: dict[int, Value], last: dict[int, Value], width: int) -> list[Value]:
+    """A column in which nobody has looked shows what was seen last, or that it was not known."""
     shown: list[Value] = []
-    for value in columns:
-        shown.append(value if value is not None or not shown else shown[-1])
+    held: Value = None
+    for at in range(width):
+        shown.append(columns.get(at, held))
+        held = last.get(at, held)
     return shown
 
 

@@ -30,8 +30,8 @@ class Desk:
         self.home, self.store, self.clock = home, store, clock
         self.lock = threading.RLock()
         self._records = {record.name: record for record in store.records()}
-        # By folder: the newest that was read, and which file that was.
-        self._manifests = dict[str, tuple[tuple[int, ...], Manifest]]()
+        # by folder: the newest manifest that was read, and of which file
+        self._manifests: dict[str, tuple[Any, Manifest]] = {}
 
     def now(self) -> int:
         return self.clock.now()
@@ -79,12 +79,12 @@ class Desk:
     def manifest(self, record: JobRecord) -> Manifest | None:
         """The newest manifest of a job; it is read only when there is another."""
         log, known = EpochLog(record.folder), self._manifests.get(record.folder)
-        stamp = log.stamp()
-        if known is not None and known[0] == stamp:
+        file = log.newest_file()
+        if known is not None and known[0] == file:
             return known[1]
         manifest = log.latest()
-        if manifest is not None and stamp is not None:
-            self._manifests[record.folder] = stamp, manifest
+        if manifest is not None:
+            self._manifests[record.folder] = (file, manifest)
         return manifest
 
     def last_word(self, record: JobRecord) -> int | None:

@@ -2,7 +2,8 @@
 
 Names are `headrace_job_...`, in seconds, bytes and ratios. What only grows while a job lives is a
 counter. Labels are the names that users gave; they are escaped by prometheus-client. A figure that
-is not known is left out, not 0.
+is not known is left out, not 0. A record that counts as used may still fail, or be filtered, in a
+later epoch: how many are used, filtered and late may become fewer, and are gauges.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_committed_timestamp_seconds": ("gauge", "When that was."),
     "headrace_job_epoch_seconds": ("gauge", "How long the last epoch took."),
     "headrace_job_phase_seconds": ("gauge", "How long a phase of the last epoch took."),
-    "headrace_job_records": ("counter", "Records of all inputs, by fate."),
+    "headrace_job_records": ("counter", "Records of all inputs: read, dead and shed."),
+    "headrace_job_records_by_fate": ("gauge", "What became of them, as far as it is known."),
     "headrace_job_records_per_second": ("gauge", "Rows in and out, in a second."),
     "headrace_job_lag_rows": ("gauge", "Records that are there and not read."),
     "headrace_job_lag_seconds": ("gauge", "How old the oldest of them is."),
@@ -52,7 +54,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_held_back": ("gauge", "1 if inputs are held back, since the job is behind."),
     "headrace_job_warnings": ("gauge", "How many warnings the job gives."),
     "headrace_job_bottleneck": ("gauge", "1 for the step that limits the job."),
-    "headrace_job_input_records": ("counter", "Records of an input, by fate."),
+    "headrace_job_input_records": ("counter", "Records of an input: read, dead and shed."),
+    "headrace_job_input_records_by_fate": ("gauge", "What became of them, as far as it is known."),
     "headrace_job_input_records_per_second": ("gauge", "Records of an input in a second."),
     "headrace_job_input_lag_rows": ("gauge", "Records of an input that are not read."),
     "headrace_job_input_lag_seconds": ("gauge", "How old the oldest of them is."),
@@ -79,7 +82,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_user_histogram": ("histogram", "The same since the job began."),
 }
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
-_FATES = ("read", "used", "filtered", "late", "dead", "shed")
+_FATES = ("used", "filtered", "late", "dead", "shed")
+_GROWING = ("read", "dead", "shed")
 
 
 def metrics_of(jobs: Sequence[JobView], figures: Mapping[str, Figures]) -> str:
@@ -131,8 +135,7 @@ class _Families:
         self._add("epoch_seconds", _seconds(f.get("took_ms")), job=job)
         for phase, took in _dict(f.get("phases")).items():
             self._add("phase_seconds", _seconds(took), job=job, phase=phase)
-        for fate in _FATES:
-            self._add("records", _dict(f.get("totals")).get(fate), job=job, fate=fate)
+        self._records("records", _dict(f.get("totals")), job=job)
         self._add("records_per_second", f.get("rate_in"), job=job, direction="in")
         self._add("records_per_second", f.get("rate_out"), job=job, direction="out")
         for name in ("lag_rows", "lag_seconds", "retries"):
@@ -167,8 +170,7 @@ class _Families:
 
     def _input(self, job: str, one: Mapping[str, Any]) -> None:
         name = one["name"]
-        for fate in _FATES:
-            self._add("input_records", one.get(fate), job=job, input=name, fate=fate)
+        self._records("input_records", one, job=job, input=name)
         self._add("input_records_per_second", one.get("rate"), job=job, input=name)
         self._add("input_lag_rows", one.get("lag_rows"), job=job, input=name)
         self._add("input_lag_seconds", one.get("lag_seconds"), job=job, input=name)
@@ -177,6 +179,12 @@ class _Families:
         splits = one.get("splits")
         splits = len(splits) if isinstance(splits, list | dict) else splits
         self._add("input_splits", splits, job=job, input=name)
+
+    def _records(self, metric: str, counts: Mapping[str, Any], /, **labels: str) -> None:
+        for fate in _GROWING:
+            self._add(metric, counts.get(fate), **labels, fate=fate)
+        for fate in _FATES:
+            self._add(f"{metric}_by_fate", counts.get(fate), **labels, fate=fate)
 
     def _step(self, job: str, one: Mapping[str, Any]) -> None:
         at = {"job": job, "step": one["name"]}
@@ -215,7 +223,8 @@ class _Families:
             self._add(metric, count, "_bucket", **labels, le=_short(bound * unit))
         self._add(metric, facts["count"], "_bucket", **labels, le="+Inf")
         self._add(metric, facts["count"], "_count", **labels)
-        self._add(metric, facts["sum"] * unit, "_sum", **labels)
+        if not facts.get("below_zero"):  # else it may become smaller, which no sum may
+            self._add(metric, facts["sum"] * unit, "_sum", **labels)
 
 
 def _seconds(millis: Any) -> float | None:

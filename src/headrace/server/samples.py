@@ -7,7 +7,9 @@ layout, which is stored once. The longer ago, the fewer are kept: of each span t
     for a day       one in ten seconds
     for a week      one a minute
 
-A graph of `points` points shows the last sample of each of so many equal spans.
+A graph of `points` points shows the last sample of each of so many equal spans. Where no samples
+are, because the job or the server did not run, there is a point more, at which nothing is known: a
+line between two samples would be made up.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sqlite3
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from headrace.server.values import Series
@@ -46,6 +48,7 @@ class Thinning(NamedTuple):
 STEPS = (
     Thinning(HOUR, 10 * SECOND), Thinning(_DAY, 60 * SECOND), Thinning(_WEEK, None),
 )  # fmt: skip
+_PATIENCE = 5 * SECOND  # by which a sample may be late
 MOST = 512 << 20  # bytes of the whole file; beyond that the oldest tenth of all samples goes
 NAN = float("nan")
 
@@ -134,7 +137,8 @@ def series(
     names: Sequence[str],
     points: int,
 ) -> Series:
-    """The last sample of each of `points` equal spans of [since, until); without names, all."""
+    """The last sample of each of `points` equal spans of [since, until), and the gaps between
+    them; without names, all figures."""
     width = max(1, math.ceil((until - since) / max(1, points)))
     rows = db.execute(
         "SELECT time, layout, packed FROM samples WHERE job = :job AND time IN ("
@@ -145,11 +149,27 @@ def series(
     there = [layouts.names_of(db, id) for id in dict.fromkeys(row[1] for row in rows)]
     wanted = list(names) or list(dict.fromkeys(chain.from_iterable(there)))
     columns: dict[str, list[float | None]] = {name: [] for name in wanted}
-    for _, id, packed in rows:
+    gaps = _gaps(db, [time for time, _, _ in rows], width)
+    for time, id, packed in rows:
         values = array("d")
         values.frombytes(zlib.decompress(packed))
         at = dict(zip(layouts.names_of(db, id), values, strict=True))
         for name, column in columns.items():
             value = at.get(name, NAN)
             column.append(None if math.isnan(value) else value)
-    return Series(tuple(r[0] for r in rows), {n: tuple(c) for n, c in columns.items()})
+            if time in gaps:
+                column.append(None)
+    times = chain.from_iterable((t, gaps[t]) if t in gaps else (t,) for t, _, _ in rows)
+    return Series(tuple(times), {n: tuple(c) for n, c in columns.items()})
+
+
+def _gaps(db: sqlite3.Connection, times: Sequence[int], width: int) -> dict[int, int]:
+    """By the last sample before each gap, the time from which on nothing is known."""
+    thinned = db.execute("SELECT step, upto FROM thinned ORDER BY step").fetchall()
+    gaps = {}
+    for time, following in pairwise(times):
+        every = max([SECOND, *(STEPS[n].every or 0 for n, upto in thinned if time < upto)])
+        far = max(every, width)
+        if following - time > 2 * far + _PATIENCE:  # the last of two spans may be so far apart
+            gaps[time] = time + far
+    return gaps

@@ -1,8 +1,8 @@
 """The figures of every job, once a second: in memory for the list of jobs, and stored.
 
 A manifest is read only when there is another one. Of a job without a process the figures are those
-of its last epoch, and nothing is stored. How a job is doing is never a reason to fail: a folder
-that cannot be read has no figures.
+of its last epoch, without rates and shares of time, of which it has none; nothing is stored. How a
+job is doing is never a reason to fail: a folder that cannot be read has no figures.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from contextlib import suppress
 
 from headrace.errors import HeadraceError
 from headrace.inspect.figure_values import Figures
-from headrace.inspect.figures import Sampler
+from headrace.inspect.figures import Sampler, figures
 from headrace.inspect.live import read_live
 from headrace.server.desk import Desk
 from headrace.server.lifecycle import WITH_PROCESS
 from headrace.server.records import JobRecord
+from headrace.state.manifest import Manifest
 
 EVERY = 1.0  # seconds
 _THIN = 60_000  # ms between two times that what is stored is thinned
@@ -28,7 +29,7 @@ class Sampling:
         self._desk = desk
         self._samplers: dict[str, Sampler] = {}
         self._figures: dict[str, Figures] = {}
-        self._at_rest: dict[str, tuple[int, int]] = {}  # run and epoch of what is known
+        self._at_rest: dict[str, tuple[int, Manifest]] = {}  # run and manifest of what is known
         self._thinned = 0
         self._failed = False
         self._over = threading.Event()
@@ -63,9 +64,9 @@ class Sampling:
         now, taken = self._desk.now(), {}
         for record in self._desk.records():
             with suppress(Exception):
-                figures = self._look(record, now)
-                if figures is not None and record.state in WITH_PROCESS:
-                    taken[record.name] = figures.series()
+                found = self._look(record, now)
+                if found is not None and record.state in WITH_PROCESS:
+                    taken[record.name] = found.series()
         try:
             if taken:
                 self._desk.store.add_samples(now, taken)
@@ -84,14 +85,15 @@ class Sampling:
         if manifest is None:
             self._figures.pop(record.name, None)
             return None
-        live = None
         if record.state in WITH_PROCESS:
             self._at_rest.pop(record.name, None)
-            live = read_live(record.folder, now)
-        elif self._at_rest.get(record.name) == (record.run, manifest.epoch):
+            sampler = self._samplers.setdefault(record.name, Sampler())
+            found = sampler.see(now, manifest, read_live(record.folder, now))
+        elif self._at_rest.get(record.name) == (record.run, manifest):
             return self._figures.get(record.name)
         else:
-            self._at_rest[record.name] = (record.run, manifest.epoch)
-        sampler = self._samplers.setdefault(record.name, Sampler())
-        figures = self._figures[record.name] = sampler.see(now, manifest, live)
-        return figures
+            self._samplers.pop(record.name, None)
+            self._at_rest[record.name] = (record.run, manifest)
+            found = figures(manifest.wall, manifest)
+        self._figures[record.name] = found
+        return found

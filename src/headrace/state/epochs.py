@@ -19,7 +19,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,15 +145,14 @@ class EpochLog:
         """The newest epoch that has a manifest; 0 if none has."""
         return max(self.epochs(), default=0)
 
-    def stamp(self) -> tuple[int, ...] | None:
-        """Which file the newest manifest is, to see whether there is another one: also where the
-        folder was removed, and begun anew."""
-        newest = self.newest()
-        try:
-            status = self._path(newest).stat()
-        except OSError:
-            return None
-        return newest, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    def newest_file(self) -> tuple[int, ...] | None:
+        """Which manifest is the newest: another one of the same epoch, as in a folder that was
+        replaced, is told apart. None if there is none."""
+        while epochs := self.epochs():
+            with suppress(FileNotFoundError):  # a driver that runs has cleared it away
+                facts = self._path(epochs[-1]).stat()
+                return epochs[-1], facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns
+        return None
 
     def latest(self) -> Manifest | None:
         """The newest manifest; a corrupt one is an error, never skipped."""

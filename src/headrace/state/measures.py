@@ -25,6 +25,7 @@ class Measures:
     work: Mapping[str, float] = field(default_factory=dict)  # ms at work in all tasks, by step
     longest: Mapping[str, float] = field(default_factory=dict)  # the same in one task, this epoch
     published: Mapping[str, float] = field(default_factory=dict)  # ms by output, earlier epochs
+    publishes: Mapping[str, int] = field(default_factory=dict)  # how often, by output
     lags: Mapping[str, int] = field(default_factory=dict)  # rows not admitted, by input, now
     waits: Mapping[str, int] = field(default_factory=dict)  # since when the oldest of them does
     event: Histograms = field(default_factory=dict)  # ms from event time to commit, by input

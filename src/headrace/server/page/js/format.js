@@ -4,7 +4,8 @@ export const NONE = "–";
 const known = (value) => value !== null && value !== undefined && Number.isFinite(Number(value));
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-const SIZES = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12]];
+const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 }); // so that little is not nothing
+const SIZES = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
 const BYTES = ["B", "kB", "MB", "GB", "TB"];
 
 /** 1,234,567 */
@@ -14,6 +15,7 @@ export const count = (value) => (known(value) ? whole.format(value) : NONE);
 export function short(value) {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
+  if (size < 1) return small.format(value);
   if (size < 10 && !Number.isInteger(value)) return tenths.format(value);
   if (size < 10_000) return whole.format(value);
   const [unit, by] = SIZES.findLast(([, one]) => size >= one);
@@ -34,7 +36,7 @@ export function duration(ms) {
   if (!known(ms)) return NONE;
   const size = Math.abs(ms);
   const sign = ms < 0 ? "−" : "";
-  if (size < 1000) return `${sign}${whole.format(size)} ms`;
+  if (size < 1000) return `${sign}${(size < 1 ? small : size < 10 ? tenths : whole).format(size)} ms`;
   if (size < 60_000) return `${sign}${tenths.format(size / 1000)} s`;
   const seconds = Math.round(size / 1000);
   const pair = (one, a, two, b) => `${sign}${one} ${a}${two ? ` ${two} ${b}` : ""}`;
@@ -46,7 +48,7 @@ export function duration(ms) {
 }
 
 export const seconds = (value) => (known(value) ? duration(value * 1000) : NONE);
-export const percent = (value) => (known(value) ? `${whole.format(value * 100)} %` : NONE);
+export const percent = (value) => (known(value) ? `${value > 0 && value < 0.005 ? "<1" : whole.format(value * 100)} %` : NONE);
 
 const two = (n) => String(n).padStart(2, "0");
 

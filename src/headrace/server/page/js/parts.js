@@ -1,7 +1,7 @@
 // The small parts that all views are made of.
 
 import { h } from "./dom.js";
-import { exact, time } from "./format.js";
+import { exact, percent, time } from "./format.js";
 import { icon } from "./icons.js";
 
 const TONES = {
@@ -35,7 +35,7 @@ export function meter(share, label) {
   return h("span", { class: "meter" },
     h("span", { class: "track", "aria-hidden": "true" },
       h("span", { class: `fill${value > 0.9 ? " full" : ""}`, vars: { "--share": value.toFixed(3) } })),
-    h("span", { class: "number" }, known ? `${Math.round(value * 100)} %` : "–"),
+    h("span", { class: "number" }, percent(share)),
     label ? h("span", { class: "hidden-but-read" }, ` ${label}`) : null);
 }
 
