@@ -228,12 +228,14 @@ def account(p: Progress) -> list[str]:
 
 
 def short(number: float) -> str:
-    """A count in at most five characters: 999, 12.3k, 4.5M."""
+    """A count or a rate in at most five characters: 0.4, 999, 12.3k, 4.5M; never 0 of what is more."""
     for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= scale * (9.995 if unit == "k" else 0.9995):
             scaled = number / scale
             return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
-    return f"{number:.0f}"
+    if 0 < number < 0.095:
+        return f"{number:.2f}" if number >= 0.005 else "<0.01"
+    return f"{number:.1f}".removesuffix(".0") if 0 < number < 9.95 else f"{number:.0f}"
 
 
 def span(ms: int) -> str:

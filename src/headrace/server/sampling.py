@@ -1,7 +1,7 @@
 """The figures of every job, once a second: in memory for the list of jobs, and stored.
 
 A manifest is read only when there is another one. Of a job without a process the figures are those
-of its last epoch, and nothing is stored. How a job is doing is never a reason to fail: a folder
+of its last epoch, without rates and what else is of the last minute, and nothing is stored. How a job is doing is never a reason to fail: a folder
 that cannot be read has no figures.
 """
 
@@ -93,5 +93,8 @@ class Sampling:
         else:
             self._at_rest[record.name] = (record.run, manifest.epoch)
         sampler = self._samplers.setdefault(record.name, Sampler())
-        figures = self._figures[record.name] = sampler.see(now, manifest, live)
+        figures = sampler.see(now, manifest, live)
+        if record.state not in WITH_PROCESS:
+            figures = figures.at_rest()
+        self._figures[record.name] = figures
         return figures

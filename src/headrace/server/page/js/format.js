@@ -4,6 +4,7 @@ export const NONE = "–";
 const known = (value) => value !== null && value !== undefined && Number.isFinite(Number(value));
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const digit = new Intl.NumberFormat("en", { maximumSignificantDigits: 1 });
 const SIZES = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12]];
 const BYTES = ["B", "kB", "MB", "GB", "TB"];
 
@@ -14,7 +15,7 @@ export const count = (value) => (known(value) ? whole.format(value) : NONE);
 export function short(value) {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
-  if (size < 10 && !Number.isInteger(value)) return tenths.format(value);
+  if (size < 10 && !Number.isInteger(value)) return (size < 0.095 ? digit : tenths).format(value);
   if (size < 10_000) return whole.format(value);
   const [unit, by] = SIZES.findLast(([, one]) => size >= one);
   return `${(size / by < 100 ? tenths : whole).format(value / by)} ${unit}`;
