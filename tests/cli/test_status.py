@@ -106,6 +106,12 @@ def test_figures_in_words_are_never_nothing_for_a_little():
     assert [number(v) for v in (None, 0, 0.3, 10**15)] == ["-", "0", "0.3", "1.0P"]
 
 
+def test_a_small_rate_is_not_none():
+    rates = (0, 0.0, 0.0004, 0.001, 0.04, 0.5, 4.86, 5.0, 9.96, 999.6)
+    said = ["0", "0", "<.001", "0.001", "0.04", "0.5", "4.9", "5", "10", "1000"]
+    assert [short(rate) for rate in rates] == said
+
+
 def test_durations_are_said_at_a_glance():
     assert [span(ms) for ms in (0, 4_540, 119_999, 120_000, 7_200_000, 10**9)] == [
         "0.0s", "4.5s", "120.0s", "2m", "2h", "11d",

@@ -75,6 +75,35 @@ def test_figures_are_shown_and_stored(daemon: Daemon, tmp_path: Path, clock: Any
     assert service.figures()["shop"] == figures
 
 
+@pytest.mark.parametrize("state", [State.INACTIVE, State.KILLED, State.WAITING])
+def test_a_job_without_a_process_has_counts_and_no_rates(
+    daemon: Daemon, tmp_path: Path, clock: Any, state: State
+) -> None:
+    job = Job(daemon, tmp_path / "shop", State.RUNNING)
+    sampling, service, desk = daemon.parts.sampling, daemon.service, daemon.parts.desk
+    job.commit(1, 100)
+    sampling.sample()
+    clock.advance(10_000)
+    job.commit(2, 600)
+    sampling.sample()
+    assert service.job("shop").job.rate_in == 50.0
+    desk.put(replace(desk.record("shop"), state=state))
+    for _ in range(2):
+        sampling.sample()
+        seen = service.job("shop")
+        assert seen.figures is not None and seen.figures["totals"]["read"] == 600
+        view = seen.job
+        assert (view.epoch, view.lag_rows) == (2, 7)
+        assert view.rate_in is view.capacity is view.watermark_delay is view.latency_p95 is None
+        assert all(one["rate"] is None for one in seen.figures["inputs"])
+    desk.put(replace(desk.record("shop"), state=State.RUNNING))
+    sampling.sample()
+    clock.advance(10_000)
+    job.commit(3, 1_600)
+    sampling.sample()
+    assert service.job("shop").job.rate_in == 100.0
+
+
 def test_a_manifest_is_read_only_when_there_is_another(
     daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

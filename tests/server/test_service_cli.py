@@ -326,7 +326,22 @@ def test_a_life_at_the_command_line_with_a_server_in_this_folder(call, world: Wo
         assert "1: replaced, by operate" in call("describe", "shop").stdout
         world.write("shop.py", program(before="raise ValueError('broken')"))
         refused(call("upgrade", "shop"), "HR-")
-        assert call("deactivate", "shop").stdout == "shop: inactive, version 2\n"
+        more = ', rows=hr.count(), since="restart"'
+        fails = program(more=more).replace("hr.Job('shop')", 'hr.Job("shop", on_error="fail")')
+        bad = '\nrows.map(lambda row: 1 / 0, schema="x bigint").write("files:bad", name="bad")'
+        world.write("shop.py", fails + bad)
+        with rows_coming(world):  # it runs, and fails on its first row
+            text = refused(call("upgrade", "shop"), "HR-CLI-025")
+        assert "version 3 of job 'shop' was rolled back" in text and "ZeroDivisionError" in text
+        assert 0 < text.index("; version 2 runs again") < text.index("HR-STEP") and ".;" not in text
+        world.until_state("shop", State.RUNNING)
+        patch.setattr("headrace.cli.moves._QUIET", 0.5)
+        world.write("shop.py", program(before='sums = sums.where("total > 5")', more=more))
+        result = call("upgrade", "shop")  # nothing comes
+        assert "shop: running, version 4" in result.stdout, result.output
+        assert "version 4 is on trial" in result.stderr
+        assert "  version  4: on trial, by operate" in call("describe", "shop").stdout
+        assert call("deactivate", "shop").stdout == "shop: inactive, version 4\n"
         told = call("events", "shop").stdout
         assert "submitted" in told and "after epoch" in told
         assert call("remove", "shop", "--yes").exit_code == 0

@@ -46,7 +46,7 @@ def test_a_version_takes_the_place_of_another(world: World) -> None:
         assert job.job.version == 2 and job.job.state == State.RUNNING
         assert job.versions[0].note == "large ones only" and job.versions[0].by == "anna"
         assert [v.current for v in job.versions] == [True, False]
-        assert outcomes(world) == {2: "running", 1: "replaced"}
+        assert outcomes(world) == {2: "in place", 1: "replaced"}
         assert savepoints(world) == ["upgrade-2"]
         world.write("shop.py", program(before='sums = sums.where("total > 6")'))
         service.upgrade("shop", program=path)
@@ -89,7 +89,7 @@ def test_a_version_that_does_not_start_is_rolled_back(world: World) -> None:
         world.until(lambda: "rolled back" in world.kinds("shop"))
         world.until_state("shop", State.RUNNING)
         job = service.job("shop").job
-        assert job.version == 1 and outcomes(world) == {2: "rolled back", 1: "running"}
+        assert job.version == 1 and outcomes(world) == {2: "rolled back", 1: "in place"}
         assert "version 2 has failed before its first batch" in str(job.reason)
         assert "shop.py raised ValueError: at the till" in str(job.reason)
         assert "version 1 runs again" in str(job.reason)

@@ -33,6 +33,7 @@ _RUNS = (State.RUNNING, State.ENDED)  # a job with little to read is over soon
 _RESTS = (State.INACTIVE, State.ENDED, State.FAILED, State.KILLED)
 _WENT_BACK = ("upgrade failed", "rolling back", "rolled back")  # events
 _LOOK_EVERY = 0.1  # seconds
+_QUIET = 30.0  # seconds: a new version that runs for so long without a batch has nothing to read
 Parallelism = Annotated[int, typer.Argument(help="Tasks per level.", metavar="TASKS")]
 
 
@@ -205,27 +206,41 @@ def upgrade(
 def _decided(job: ServedJob, version: int, timeout: float) -> None:
     """Wait until a new version has committed its first batch; an error if it is taken back."""
     deadline = time.monotonic() + timeout
+    runs_since: float | None = None
     while True:
         details = job.details()
-        outcome = next((v.outcome for v in details.versions if v.version == version), "running")
-        if outcome == "running":
+        now, state = time.monotonic(), details.job.state
+        outcome = next((v.outcome for v in details.versions if v.version == version), "in place")
+        if outcome == "in place" or (outcome == "on trial" and state == State.ENDED):
             return
-        if outcome != "submitted" or details.job.state in _RESTS:
-            why = [e.text for e in job.events(limit=20) if e.kind in _WENT_BACK]
+        taken_back = outcome == "refused" or (
+            outcome == "rolled back" and details.job.version != version
+        )
+        if taken_back or state in _RESTS:
+            became = outcome if taken_back else f"{outcome}, and the job is {state}"
+            events = sorted(job.events(limit=20), key=lambda event: event.id)
+            why = [e.text for e in events if e.kind in _WENT_BACK]
             raise ServerError(
                 "HR-CLI-025",
-                f"version {version} of job {job.name!r} was {outcome}"
+                f"version {version} of job {job.name!r} was {became}"
                 + (f": {why[-1]}" if why else ""),
-                "`headrace logs` shows what it printed. The version before is in its place.",
+                "`headrace logs` shows what it printed. The version before is in its place."
+                if taken_back
+                else "`headrace events` shows what happened to it.",
             )
-        if time.monotonic() > deadline:
-            if details.job.state == State.RUNNING:  # with nothing to read, perhaps
-                typer.echo("on trial: it is rolled back if it fails before its first batch")
+        runs = outcome == "on trial" and state == State.RUNNING
+        runs_since = (runs_since or now) if runs else None
+        if now > deadline or (runs_since is not None and now > runs_since + _QUIET):
+            if runs:  # with nothing to read, perhaps
+                typer.echo(
+                    f"version {version} is on trial: it runs, and has committed no batch yet; "
+                    "if it fails before it does, it is rolled back",
+                    err=True,
+                )
                 return
             raise ServerError(
                 "HR-CLI-026",
-                f"job {job.name!r} is {details.job.state} {timeout:g} s after its upgrade to "
-                f"version {version}",
+                f"job {job.name!r} is {state} {timeout:g} s after its upgrade to version {version}",
                 "`headrace events` and `headrace logs` show what it does. Until its first batch "
                 "the version is rolled back if it fails.",
             )

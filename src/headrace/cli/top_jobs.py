@@ -178,11 +178,13 @@ def _of_folder(recent: Recent, now: int) -> tuple[TopJob, Figures | None]:
         return TopJob(log.folder.name, "unreadable", said, folder=folder), None
     if figures is None:
         return TopJob(name, state, folder=folder), None
+    if not is_held:
+        figures = figures.at_rest()
     f, latency = figures, figures.latency.get("event") or figures.latency.get("ingest")
     return TopJob(
         name=name, state=state, folder=folder, epoch=f.epoch, committed=f.committed,
-        rate_in=f.rate_in if is_held else None, lag_rows=f.lag_rows, lag_seconds=f.lag_seconds,
+        rate_in=f.rate_in, lag_rows=f.lag_rows, lag_seconds=f.lag_seconds,
         latency_p95=None if latency is None else latency["p95"],
-        watermark_delay=f.watermark_delay, capacity=f.capacity if is_held else None,
+        watermark_delay=f.watermark_delay, capacity=f.capacity,
         late=f.totals.get("late", 0), dead=f.totals.get("dead", 0), warnings=f.warnings,
     ), figures  # fmt: skip

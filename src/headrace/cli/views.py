@@ -72,7 +72,7 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "committed": None if committed is None else moment(committed),
-        "rows/s": None if rate is None else round(rate),
+        "rows/s": None if rate is None else round(rate, 1 if rate < 9.95 else None),
         "lag": row["lag_rows"],
         "run by": "the server",
     }

@@ -7,7 +7,7 @@ second. None is what is not known, never zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 Latency = Mapping[str, float] | None  # p50, p95 and p99, or of nothing
@@ -125,6 +125,17 @@ class Figures:
     bottleneck: Bottleneck | None = None
     backpressure: Backpressure | None = None
     warnings: tuple[str, ...] = field(default=())
+
+    def at_rest(self) -> Figures:
+        """Those of a job that does not run: what it counted stays, how fast it was is over."""
+        none: dict[str, Latency] = dict.fromkeys(self.latency)
+        return replace(
+            self, rate_in=None, rate_out=None, watermark_delay=None, capacity=None, latency=none,
+            memory=dict.fromkeys(self.memory), gc_ms=None, bottleneck=None, backpressure=None,
+            inputs=tuple(replace(i, rate=None, latency=none) for i in self.inputs),
+            steps=tuple(replace(s, rate_in=None, rate_out=None, busy=None) for s in self.steps),
+            outputs=tuple(replace(o, rate=None, busy=None) for o in self.outputs),
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready to dump."""

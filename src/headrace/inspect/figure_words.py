@@ -16,7 +16,7 @@ NONE = "-"
 def plotted(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Of each figure that is plotted: its title, its value, the name of its series."""
     latency = figures.get("latency") or {}
-    what = "event" if latency.get("event") else "ingest"
+    what = "event" if _known(figures, "event") else "ingest"
     of = {"event": "event time", "ingest": "arrival"}[what]
     lag = number(figures.get("lag_rows"))
     behind = figures.get("lag_seconds")
@@ -32,6 +32,11 @@ def plotted(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("watermark", seconds(figures.get("watermark_delay"), "-"), "watermark_delay"),
         ("at work", share(figures.get("capacity")), "capacity"),
     ]
+
+
+def _known(figures: Mapping[str, Any], what: str) -> bool:
+    """Also of a job that rests, whose last minute is over."""
+    return bool(((figures.get("latencies") or {}).get(what) or {}).get("count"))
 
 
 def account(figures: Mapping[str, Any]) -> str:

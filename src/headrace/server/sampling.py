@@ -94,6 +94,6 @@ class Sampling:
         else:
             self._samplers.pop(record.name, None)
             self._at_rest[record.name] = (record.run, manifest)
-            found = figures(manifest.wall, manifest)
+            found = figures(manifest.wall, manifest).at_rest()
         self._figures[record.name] = found
         return found

@@ -170,7 +170,7 @@ class Submissions:
         return self._questions.ask(words, snapshot).strip()
 
     def _version(self, number: int, snapshot: Snapshot, by: str, note: str | None) -> Version:
-        outcome = "running" if number == 1 else "submitted"
+        outcome = "in place" if number == 1 else "submitted"
         now = self._desk.now()
         return Version(number, snapshot.program, now, by, snapshot.digest, note, outcome=outcome)
 

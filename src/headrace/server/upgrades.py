@@ -41,8 +41,9 @@ def put_in_place(desk: Desk, record: JobRecord) -> JobRecord:
         desk.say(record.name, "upgrade failed", text)
         return desk.put(replace(record, upgrade=None, reason=text))
     trial = replace(upgrade, phase=TRIAL, savepoint=savepoint, epoch=epoch)
-    desk.store.set_outcome(record.name, upgrade.before, "replaced")
-    desk.store.set_outcome(record.name, upgrade.version, "running")
+    for earlier in {upgrade.before, record.version}:  # the latter: of a trial that never ended
+        desk.store.set_outcome(record.name, earlier, "replaced")
+    desk.store.set_outcome(record.name, upgrade.version, "on trial")
     where = f", after the savepoint {savepoint!r} of epoch {epoch}" if savepoint else ""
     desk.say(record.name, "upgraded", f"version {upgrade.version} is in place{where}")
     program = desk.program(record, upgrade.version).program
@@ -80,6 +81,7 @@ def settle(desk: Desk, record: JobRecord) -> JobRecord:
             ours = _OURS.fullmatch(name)
             if ours and int(ours[1]) < upgrade.version:
                 delete_savepoint(record.folder, name)
+    desk.store.set_outcome(record.name, upgrade.version, "in place")
     settled = desk.put(replace(record, upgrade=None))
     text = f"version {upgrade.version} has committed its first batch"
     desk.say(record.name, "upgrade done", text)
@@ -101,7 +103,7 @@ def go_back(desk: Desk, questions: Questions, record: JobRecord) -> JobRecord:
     upgrade = record.upgrade
     assert upgrade is not None
     new, old = upgrade.version, upgrade.before
-    failed = f"version {new} has failed before its first batch: {upgrade.why}"
+    failed = f"version {new} has failed before its first batch"
     desk.store.set_outcome(record.name, new, "rolled back")
     moved = upgrade.savepoint is not None and epoch_of(record) > upgrade.epoch
     try:
@@ -112,12 +114,14 @@ def go_back(desk: Desk, questions: Questions, record: JobRecord) -> JobRecord:
             place = ["--folder", record.folder, "--yes"]
             questions.ask([*words, *place, *chosen], program)
     except HeadraceError as error:
-        text = f"{failed}; and the state cannot be taken back for version {old}: {error}"
+        text = f"{failed}, and the state cannot be taken back for version {old}: {error}"
+        text += f"\nIt has failed of: {upgrade.why}"
         return _ended(desk, record, State.FAILED, text)
-    desk.store.set_outcome(record.name, old, "running")
+    desk.store.set_outcome(record.name, old, "in place")
     again = upgrade.state != State.FAILED
     text = f"{failed}; version {old} {'runs again' if again else 'is in place again'}"
     text += f", from the savepoint {upgrade.savepoint!r}" if moved else ""
+    text += f": {upgrade.why}"
     return _ended(desk, record, State.STARTING if again else State.FAILED, text, old)
 
 

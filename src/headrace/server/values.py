@@ -59,7 +59,7 @@ class Version:
     digest: str
     note: str | None = None
     current: bool = False
-    outcome: str = "submitted"  # "running", "replaced", "rolled back", "refused"
+    outcome: str = "submitted"  # "on trial", "in place", "replaced", "rolled back", "refused"
 
     @property
     def json(self) -> dict[str, Any]:

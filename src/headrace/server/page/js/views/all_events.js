@@ -33,7 +33,7 @@ export class EventsView {
   }
 
   view() {
-    const job = { id: "job", title: "Job", cell: (e) => (e.job ? h("a", { href: `#${jobPath(e.job)}`, "data-row": true }, e.job) : "") };
+    const job = { id: "job", title: "Job", class: "whole", cell: (e) => (e.job ? h("a", { href: `#${jobPath(e.job)}`, "data-row": true }, e.job) : "") };
     return [h("h1", {}, "Events"), problem(this.error), this.list.view([EVENT_COLUMNS[0], job, ...EVENT_COLUMNS.slice(1)])];
   }
 }

@@ -43,8 +43,9 @@ export class Backpressure {
 
   verdict(f) {
     const held = f.backpressure;
-    return h("div", { class: `hint-box${held?.held_back ? " warn" : ""}`, key: "verdict" },
-      h("p", { class: "fact" }, held?.held_back
+    if (!held) return h("div", { class: "hint-box", key: "verdict" }, h("p", { class: "fact" }, "The job does not run: what is here is of its last epoch."));
+    return h("div", { class: `hint-box${held.held_back ? " warn" : ""}`, key: "verdict" },
+      h("p", { class: "fact" }, held.held_back
         ? ["The inputs are held back: ", count(held.rows), " rows wait, so that an epoch takes no longer than it should."]
         : "Nothing is held back: every row that is there is read with the next epoch."),
       f.bottleneck ? h("p", { class: "hint" }, h("strong", {}, "Bottleneck: ", f.bottleneck.step), ": ", f.bottleneck.why, ".") : null);

@@ -29,9 +29,9 @@ export class EventList {
 
 export const EVENT_COLUMNS = [
   { id: "time", title: "Time", class: "when", cell: (e) => when(e.time) },
-  { id: "kind", title: "What", cell: (e) => h("span", { class: "tag" }, e.kind) },
+  { id: "kind", title: "What", class: "whole", cell: (e) => h("span", { class: "tag" }, e.kind) },
   { id: "text", title: "Text", class: "text", cell: (e) => e.text },
-  { id: "by", title: "By", cell: (e) => e.by ?? "" },
+  { id: "by", title: "By", class: "whole", cell: (e) => e.by ?? "" },
 ];
 
 export class Events {

@@ -78,8 +78,7 @@ export class JobView {
     }
     const takesFocus = document.activeElement?.getAttribute("role") === "tab";
     this.app.draw(() => {
-      const shown = document.querySelector(".tabs [aria-selected=true]");
-      shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
+      const shown = showTab();
       if (takesFocus) shown?.focus();
     });
   }
@@ -116,7 +115,7 @@ export class JobView {
     if (before && before !== job.state) {
       this.app.announce(`${this.name} is ${job.state}${job.reason ? `: ${job.reason}` : ""}`);
     }
-    this.app.draw();
+    this.app.draw(before ? undefined : showTab);
   }
 
   view() {
@@ -135,7 +134,7 @@ export class JobView {
         h("span", { class: "note since" }, job.since ? ["for ", h("span", { class: "fixed" }, duration(Math.max(0, Date.now() - job.since)))] : null),
         h("span", { class: "gap" }), this.actions.view()),
       problem(this.error, "status"),
-      job.reason ? h("div", { class: isTrouble ? "problem" : "hint-box" }, h("p", { class: "fact" }, job.reason),
+      job.reason ? h("div", { class: isTrouble ? "problem" : "hint-box" }, reasonOf(job.reason),
         job.state === "failed" ? h("p", { class: "hint" }, "See the ", h("a", { href: `#${jobPath(this.name, "logs")}` }, "logs"), " and the ",
           h("a", { href: `#${jobPath(this.name, "events")}` }, "events"), "; correct the program, then activate it, or upgrade to a corrected version.") : null) : null,
       (job.warnings ?? []).map((text) => h("p", { class: "warning", key: `warning ${text}` }, icon("warning"), h("span", {}, text))),
@@ -164,4 +163,17 @@ export class JobView {
     event.preventDefault();
     this.moveTab(by);
   }
+}
+
+/** The first line says what is so, the others what can be done. */
+function reasonOf(reason) {
+  const [fact, ...hints] = reason.split("\n");
+  return [h("p", { class: "fact" }, fact), hints.map((hint) => h("p", { class: "hint", key: hint }, hint.trim()))];
+}
+
+/** On a narrow screen the tab may be out of sight. */
+function showTab() {
+  const shown = document.querySelector(".tabs [aria-selected=true]");
+  shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  return shown;
 }

@@ -50,7 +50,7 @@ export class Overview {
   /** Which latency is known, and which steps have state, is known once there are figures. */
   makePlots() {
     if (!this.plots.length) this.plots = PLOTS.map(([id, ...more]) => this.plot(id, ...more));
-    const figures = this.of.figures ?? { latency: {}, steps: [] };
+    const figures = this.of.figures ?? { steps: [] };
     const from = latencyFrom(figures);
     this.replace("latency", `Latency, from ${from === "event" ? "record time" : "arrival"}`, duration, ["p50", "p95", "p99"].map((p) => [`latency.${from}.${p}`, p]), 1);
     const steps = withState(figures).sort((a, b) => b.state_rows - a.state_rows).slice(0, MOST_STATE).map((s) => s.name).sort();
@@ -91,7 +91,7 @@ export class Overview {
   }
 
   tiles(f) {
-    const latency = f.latency[latencyFrom(f)];
+    const latency = f.latency?.[latencyFrom(f)];
     const states = withState(f);
     const sum = (name) => states.reduce((all, s) => all + (s[name] ?? 0), 0);
     const { totals = {} } = f;
@@ -131,6 +131,6 @@ export class Overview {
 }
 
 export const NO_FIGURES = "There are no figures yet: the job has not committed an epoch since it started.";
-const latencyFrom = (f) => (f.latency.event || !f.latency.ingest ? "event" : "ingest");
+const latencyFrom = (f) => (f.latencies?.event?.count || !f.latencies?.ingest?.count ? "event" : "ingest");
 const withState = (f) => f.steps.filter((s) => s.state_rows !== null);
 const percentOf = (part, whole) => (part && whole ? `${part / whole < 0.01 ? "under 1 %" : percent(part / whole)} of what was read` : " ");

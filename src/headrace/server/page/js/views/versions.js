@@ -2,7 +2,7 @@
 
 import { post, path } from "../api.js";
 import { h } from "../dom.js";
-import { button, empty, field, panel, pill, problem, table, when } from "../parts.js";
+import { button, empty, field, panel, problem, table, when } from "../parts.js";
 
 export class Versions {
   constructor(app, of) {
@@ -58,7 +58,7 @@ export class Versions {
     return panel("Versions", table({
       caption: "Versions", rows: [...versions].sort((a, b) => b.version - a.version), key: (v) => v.version, columns: [
         { id: "version", title: "Version", cell: (v) => [String(v.version), v.current ? h("span", { class: "tag" }, "current") : null] },
-        { id: "outcome", title: "Outcome", cell: (v) => (v.outcome === "running" ? pill("running") : v.outcome ?? "") },
+        { id: "outcome", title: "Outcome", cell: (v) => v.outcome ?? "" },
         { id: "program", title: "Program", class: "text", cell: (v) => h("code", {}, v.program) },
         { id: "submitted", title: "Submitted", class: "when", cell: (v) => when(v.submitted) },
         { id: "by", title: "By", cell: (v) => v.by ?? "" },
