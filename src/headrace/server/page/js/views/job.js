@@ -77,11 +77,14 @@ export class JobView {
       this.tabPoll.start();
     }
     const takesFocus = document.activeElement?.getAttribute("role") === "tab";
-    this.app.draw(() => {
-      const shown = document.querySelector(".tabs [aria-selected=true]");
-      shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
-      if (takesFocus) shown?.focus();
-    });
+    this.app.draw(() => this.seeTab(takesFocus));
+  }
+
+  /** On a narrow screen the tabs are scrolled. */
+  seeTab(takesFocus = false) {
+    const shown = document.querySelector(".tabs [aria-selected=true]");
+    shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (takesFocus) shown?.focus();
   }
 
   moveTab(by) {
@@ -112,6 +115,7 @@ export class JobView {
     this.job = job;
     this.error = null;
     this.isKnown();
+    if (!before) this.app.draw(() => this.seeTab());
     this.tab.noticed?.(job);
     if (before && before !== job.state) {
       this.app.announce(`${this.name} is ${job.state}${job.reason ? `: ${job.reason}` : ""}`);
