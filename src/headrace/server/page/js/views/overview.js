@@ -91,7 +91,7 @@ export class Overview {
       figures ? this.tiles(figures) : empty(NO_FIGURES),
       figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ": ", figures.bottleneck.why, ".")) : null,
       h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"),
-        this.shownFrom ? h("span", { class: "note" }, "since ", when(this.shownFrom), ": before, nothing was sampled") : null, h("span", { class: "gap" }),
+        this.shownFrom ? h("span", { class: "note" }, "since ", when(this.shownFrom), "; there are no earlier samples") : null, h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
           h("button", { type: "button", "aria-pressed": String(range === this.range), onclick: () => this.choose(range) }, range[0])))),
       h("div", { class: "plots", key: "plots" }, (this.plots).map((plot) => plot.view())),
