@@ -88,8 +88,14 @@ class Opened:
         self.said: list[str] = []
         self.page.on("console", lambda m: self.said.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("response", self._answered)
         self.page.goto(site.address(role))
         self.page.get_by_role("heading", name="Jobs").wait_for()
+
+    def _answered(self, response: Any) -> None:
+        """Of the page itself every file is there; of jobs something may be refused."""
+        if response.status >= 400 and "/api/" not in response.url:
+            self.said.append(f"{response.status} for {response.url}")
 
     def go(self, *parts: str) -> Any:
         """Shows a view, as its link would."""

@@ -1,14 +1,18 @@
 """How fast the page is: `python -m tests.page.load`, on a machine that does nothing else.
 
+With `--minutes 5` instead: what a page that stays open needs, after each minute.
 Jobs are made up, behind the real interface, which runs in a process of its own. Times are the
 browser's own, from the moment a page is asked for; the first time nothing of it is stored.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from statistics import median
@@ -26,6 +30,11 @@ from tests.server.rest_client import TOKENS
 
 JOBS, STEPS, PAGES, TIMES, POINTS = 50, 40, 20, 9, 300
 WATCHED = 20.0  # seconds
+VIEWS: tuple[tuple[str, str, list[Any]], ...] = (
+    ("the list", "", ["tbody tr", JOBS]),
+    ("a job with plots", "#/jobs/job-07", ["canvas", 1]),
+    ("the graph", "#/jobs/job-07/graph", ["g[data-step]", STEPS - 2]),
+)
 DRAWN = """([selector, count]) => new Promise(found => {
   const look = () => document.querySelectorAll(selector).length >= count
     ? found(performance.now()) : requestAnimationFrame(look);
@@ -80,7 +89,9 @@ def _serve(ready: Connection) -> None:
         ready.recv()
 
 
-def measure() -> None:
+@contextmanager
+def _measured() -> Iterator[tuple[str, psutil.Process, Any]]:
+    """The address of a server, its process, and a browser."""
     from playwright.sync_api import sync_playwright
 
     here, there = multiprocessing.Pipe()
@@ -88,15 +99,47 @@ def measure() -> None:
     server.start()
     there.close()  # so that its end is noticed
     url = f"{here.recv()}/#token={TOKENS['operate']}"
-    process = psutil.Process(server.pid)
     print(f"{JOBS} jobs of {STEPS} steps; load {os.getloadavg()[0]:.1f}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        for what, hash, drawn in (
-            ("the list", "", ["tr[data-row], tbody tr", JOBS]),
-            ("a job with plots", "#/jobs/job-07", ["canvas", 1]),
-            ("the graph", "#/jobs/job-07/graph", ["g[data-step]", STEPS - 2]),
-        ):
+        yield url, psutil.Process(server.pid), browser
+        browser.close()
+    here.send(None)
+    server.join()
+
+
+def measure_memory(minutes: int) -> None:
+    """What is in use once the garbage has gone, of pages that nobody touches."""
+    with _measured() as (url, _, browser):
+        opened = []
+        for what, hash, drawn in VIEWS:
+            page = browser.new_context().new_page()
+            page.goto(url)
+            page.evaluate(DRAWN, ["tbody tr", JOBS])
+            page.evaluate("hash => { location.hash = hash }", hash)
+            page.evaluate(DRAWN, drawn)
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable")
+            opened.append((what, page, session))
+        for minute in range(minutes + 1):
+            for what, _, session in opened:
+                session.send("HeapProfiler.collectGarbage")
+                found = session.send("Performance.getMetrics")["metrics"]
+                now = {metric["name"]: metric["value"] for metric in found}
+                heap, nodes = now["JSHeapUsedSize"] / 1e6, now["Nodes"]
+                listeners = now["JSEventListeners"]
+                print(
+                    f"{what}, after {minute} min: {heap:.2f} MB of heap, "
+                    f"{nodes:.0f} nodes, {listeners:.0f} listeners",
+                    flush=True,
+                )
+            if minute < minutes:
+                opened[0][1].wait_for_timeout(60_000)
+
+
+def measure() -> None:
+    with _measured() as (url, process, browser):
+        for what, hash, drawn in VIEWS:
             first, again = [], []
             for _ in range(TIMES):
                 context = browser.new_context(viewport={"width": 1360, "height": 900})
@@ -121,9 +164,6 @@ def measure() -> None:
         share = (_cpu(process) - used) / (time.monotonic() - began)
         grown = (process.memory_info().rss - before) / 1e6
         print(f"{PAGES} open pages: the server has {grown:.0f} MB more, {share:.0%} of a core")
-        browser.close()
-    here.send(None)
-    server.join()
 
 
 def _ms(took: list[float]) -> str:
@@ -136,4 +176,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 if __name__ == "__main__":
-    measure()
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--minutes", type=int, default=0, help="how long pages stay open")
+    minutes = asked.parse_args().minutes
+    measure_memory(minutes) if minutes else measure()

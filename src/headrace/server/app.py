@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from headrace.errors import HeadraceError, ServerError
 from headrace.server import bodies
-from headrace.server.page_files import PageFile, page_files
+from headrace.server.page_files import PageFile, digest_of, page_files
 from headrace.server.refusals import missing, status_of
 from headrace.server.route import Asked, OtherMethods, RestText, Route, find
 from headrace.server.routes import API, TABLE
@@ -50,6 +50,7 @@ class RestApp:
     def __init__(self, service: Service, door: Door) -> None:
         self._service, self._door = service, door
         self._files = page_files()
+        self._page_digest = digest_of(self._files)
         self._turns = asyncio.Semaphore(SLOW_AT_ONCE)
         self._slow = 0
 
@@ -65,6 +66,7 @@ class RestApp:
             return
         for name, text in HEADERS.items():
             response.headers[name] = text
+        response.headers["headrace-page"] = self._page_digest  # a page that is older says so
         response.headers.setdefault("content-security-policy", DATA_POLICY)
         response.headers.setdefault("cache-control", "no-store")
         await response(scope, receive, send)

@@ -49,6 +49,11 @@ def page_files(folder: Path = FOLDER) -> dict[str, PageFile]:
     return {"": _file("index.html", page, False), **files}
 
 
+def digest_of(files: dict[str, PageFile]) -> str:
+    """What the addresses of the files hold: of another version of the page it is another one."""
+    return next(name for name in files if name).split("/")[1]
+
+
 def _file(name: str, content: bytes, is_final: bool) -> PageFile:
     packed = gzip.compress(content, mtime=0)
     return PageFile(content, packed, KINDS[Path(name).suffix], f'"{_digest(content)}"', is_final)

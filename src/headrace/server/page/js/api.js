@@ -1,6 +1,8 @@
 // The server's REST interface: one function that asks, and errors that say what was refused.
 
 const BASE = "api/v1";
+const OWN = new URL(import.meta.url).pathname.split("/").at(-3); // the digest of this page's files
+let outdated = false;
 const PATIENCE = 30_000; // milliseconds for an answer; a verb that asks the program may take a while
 
 /** The server answered, and refused: `code`, `fact` and `hint` as it says them. */
@@ -31,6 +33,7 @@ export async function ask(method, path, body, { signal, patience = PATIENCE } = 
   let answer;
   try {
     response = await fetch(`${BASE}${path}`, request);
+    outdated = (response.headers.get("headrace-page") ?? OWN) !== OWN;
     const text = await response.text();
     answer = text && isJson(response) ? JSON.parse(text) : null;
   } catch (error) {
@@ -43,6 +46,9 @@ export async function ask(method, path, body, { signal, patience = PATIENCE } = 
   }
   throw new Refused(response.status, answer?.error ?? { fact: `the server answered ${response.status}` });
 }
+
+/** Whether the server, upgraded since this page was loaded, has other files of the page. */
+export const isOutdated = () => outdated;
 
 const isJson = (response) => (response.headers.get("content-type") ?? "").includes("json");
 

@@ -8,8 +8,11 @@ const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 }); // s
 const SIZES = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
 const BYTES = ["B", "kB", "MB", "GB", "TB"];
 
+/** Nobody counts the zeros of 1e300. */
+const digits = (form, value) => (Math.abs(value) < 1e15 ? form.format(value) : value.toExponential(2));
+
 /** 1,234,567 */
-export const count = (value) => (known(value) ? whole.format(value) : NONE);
+export const count = (value) => (known(value) ? digits(whole, Number(value)) : NONE);
 
 /** 12.3 k */
 export function short(value) {
@@ -19,7 +22,7 @@ export function short(value) {
   if (size < 10 && !Number.isInteger(value)) return tenths.format(value);
   if (size < 10_000) return whole.format(value);
   const [unit, by] = SIZES.findLast(([, one]) => size >= one);
-  return `${(size / by < 100 ? tenths : whole).format(value / by)} ${unit}`;
+  return `${digits(size / by < 100 ? tenths : whole, value / by)} ${unit}`;
 }
 
 export const rate = (value) => (known(value) ? `${short(value)}/s` : NONE);
@@ -28,7 +31,7 @@ export function bytes(value) {
   if (!known(value)) return NONE;
   let [size, unit] = [value, 0];
   while (Math.abs(size) >= 1000 && unit < BYTES.length - 1) [size, unit] = [size / 1000, unit + 1];
-  return `${(unit && Math.abs(size) < 100 ? tenths : whole).format(size)} ${BYTES[unit]}`;
+  return `${digits(unit && Math.abs(size) < 100 ? tenths : whole, size)} ${BYTES[unit]}`;
 }
 
 /** A length of time in two units at most: 340 ms, 1.2 s, 3 min 20 s, 2 h 5 min. */
@@ -44,11 +47,11 @@ export function duration(ms) {
   const minutes = Math.round(seconds / 60);
   if (minutes < 1440) return pair(Math.floor(minutes / 60), "h", minutes % 60, "min");
   const hours = Math.round(minutes / 60);
-  return pair(Math.floor(hours / 24), "d", hours % 24, "h");
+  return hours < 1e6 ? pair(Math.floor(hours / 24), "d", hours % 24, "h") : `${sign}${digits(whole, hours / 24)} d`;
 }
 
 export const seconds = (value) => (known(value) ? duration(value * 1000) : NONE);
-export const percent = (value) => (known(value) ? `${value > 0 && value < 0.005 ? "<1" : whole.format(value * 100)} %` : NONE);
+export const percent = (value) => (known(value) ? `${value > 0 && value < 0.005 ? "<1" : digits(whole, value * 100)} %` : NONE);
 
 const two = (n) => String(n).padStart(2, "0");
 
@@ -56,6 +59,7 @@ const two = (n) => String(n).padStart(2, "0");
 export function time(ms, now = Date.now()) {
   if (!known(ms)) return NONE;
   const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return String(ms); // beyond what a calendar has
   const clock = `${two(at.getHours())}:${two(at.getMinutes())}`;
   const isToday = at.toDateString() === new Date(now).toDateString();
   if (isToday) return `${clock}:${two(at.getSeconds())}`;
@@ -76,7 +80,7 @@ export function ago(ms, now = Date.now()) {
   if (!known(ms)) return NONE;
   const size = Math.max(0, now - ms) / 1000;
   const [unit, by] = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]].find(([, one]) => size >= one) ?? ["s", 1];
-  return `${whole.format(Math.floor(size / by))} ${unit} ago`;
+  return `${digits(whole, Math.floor(size / by))} ${unit} ago`;
 }
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

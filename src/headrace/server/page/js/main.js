@@ -1,6 +1,6 @@
 // The page: which view is shown, what surrounds it, and what is the same for all views.
 
-import { Gone, get, post, remove } from "./api.js";
+import { Gone, get, isOutdated, post, remove } from "./api.js";
 import { Dialogs } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import { duration, exact, time } from "./format.js";
@@ -13,6 +13,7 @@ import { JobView } from "./views/job.js";
 import { JobsView } from "./views/jobs.js";
 import { SignIn } from "./views/sign_in.js";
 
+const ICON = new URL("../favicon.svg", import.meta.url).href; // addresses of files hold a digest
 const THEME_WORDS = { system: "as the system", light: "light", dark: "dark" };
 
 class App {
@@ -115,6 +116,7 @@ class App {
   showView() {
     const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
     const [first, job, tab] = parts;
+    if (this.dialogs.open) this.dialogs.close(); // it asked about what was shown
     if (first === "jobs" && job && this.view instanceof JobView && this.view.name === job) {
       this.view.show(tab);
     } else {
@@ -197,7 +199,7 @@ class App {
   header() {
     const crumbs = this.view?.crumbs ?? [];
     return h("header", { class: "top" },
-      h("a", { class: "brand", href: "#/" }, h("img", { src: "page/favicon.svg", alt: "", width: "22", height: "22" }), "Headrace"),
+      h("a", { class: "brand", href: "#/" }, h("img", { src: ICON, alt: "", width: "22", height: "22" }), "Headrace"),
       h("nav", { "aria-label": "Where you are" },
         this.server ? [
           h("a", { href: "#/", "aria-current": crumbs.length === 0 ? "page" : null }, "Jobs"),
@@ -216,13 +218,20 @@ class App {
 
   banner() {
     const { connection } = this;
-    if (!connection.isLost) return null;
+    if (!connection.isLost) return isOutdated() ? this.outdated() : null;
     const left = Math.max(0, Math.ceil((connection.nextTry - Date.now()) / 1000));
     const last = connection.lastAnswer ? `What you see is of ${time(connection.lastAnswer)}. ` : "";
     return h("div", { class: "banner", key: "banner" }, icon("warning"),
       h("span", {}, h("strong", {}, "The server does not answer"), ` since ${duration(Date.now() - connection.lostAt)}. `, last,
         "Jobs go on without it. Next try in ", h("span", { class: "fixed" }, `${left} s`), "."),
       h("button", { type: "button", onclick: () => (this.view ? this.view.refresh() : this.arrive()) }, "Try now"));
+  }
+
+  /** The server is another version by now, and this page still the one before: it goes on, as far as it can. */
+  outdated() {
+    return h("div", { class: "banner", key: "outdated", role: "status" }, icon("restart"),
+      h("span", {}, h("strong", {}, "The server has another version of this page."), " Reload to see what is new; until then this one goes on."),
+      h("button", { type: "button", onclick: () => location.reload() }, "Reload"));
   }
 }
 

@@ -98,7 +98,7 @@ export function sparkline(values, past, now = Date.now()) {
   const points = known.map(([at, v]) =>
     `${(wide * (1 - (now - at) / past)).toFixed(1)},${(high - 2 - (v / top) * (high - 4)).toFixed(1)}`);
   return h("svg", { class: "spark", viewBox: `0 0 ${wide} ${high}`, "aria-hidden": "true", preserveAspectRatio: "none" },
-    h("polyline", { points: points.join(" ") }));
+    h("path", { class: "ground", d: `M0 ${high - 1}H${wide}` }), h("polyline", { points: points.join(" ") }));
 }
 
 /** A control with its label, and what there is to know about it. */

@@ -68,7 +68,7 @@ export class Plot {
           [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
           [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
         ] },
-        { ...axis, size: 72, space: 34, values: (_, all) => all.map((v) => (v === null ? "" : this.format(v))) },
+        { ...axis, size: 72, space: 34, values: (_, all) => this.ticks(all) },
       ],
       series: [{}, ...this.lines.map(({ label }, i) => ({
         label, stroke: colour(`line-${i + 1}`), width: 1.75, dash: DASHES[i], points: { show: false }, spanGaps: false,
@@ -77,6 +77,12 @@ export class Plot {
       hooks: { setCursor: [(chart) => this.moved(chart.cursor.idx ?? null)] },
     };
     this.chart = new uPlot(options, this.data.map((values, i) => (i ? values : values.map((at) => at / 1000))), this.host);
+  }
+
+  /** Of two ticks that would read the same only the first is named; without values there are none. */
+  ticks(all) {
+    const texts = all.map((v) => (v === null || this.isEmpty ? "" : this.format(v)));
+    return texts.map((text, i) => (i && text === texts[i - 1] ? "" : text));
   }
 
   moved(index) {

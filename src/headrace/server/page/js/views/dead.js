@@ -44,27 +44,21 @@ export class Dead {
       const letter = await get(path(["jobs", this.of.name, "dead", String(number)]));
       if (this.open === number) this.letter = letter;
     } catch (error) {
-      this.letterError = error;
+      if (this.open === number) this.letterError = error;
     }
     this.app.draw();
   }
 
   /** What would be sent again is asked of the server before, and shown. */
   async replay(what, choice) {
-    let dry = null;
-    try {
-      dry = await post(path(["jobs", this.of.name, "dead", "replay"]), { ...choice, dry_run: true });
-    } catch (error) {
-      this.app.dialogs.show({ title: "Replay", body: () => problem(error) });
-      return;
-    }
+    let [dry, refused] = [null, null];
     this.app.dialogs.show({
       title: `Replay ${what}?`, label: "Replay", wide: true,
       body: () => [
         h("p", {}, "They enter the step that failed on them once more, and go on from there to the outputs, exactly once. Correct the program first: what fails again is a new dead letter."),
-        replayFound(dry),
+        refused ? problem(refused) : dry ? replayFound(dry) : loading("what can be sent again"),
       ],
-      ready: () => dry.asked !== 0,
+      ready: () => Boolean(dry?.asked),
       act: async () => {
         const done = await post(path(["jobs", this.of.name, "dead", "replay"]), choice);
         this.app.announce(`${plural(done.asked ?? 0, "dead letter")} will be replayed`);
@@ -72,6 +66,12 @@ export class Dead {
         this.of.refresh();
       },
     });
+    try {
+      dry = await post(path(["jobs", this.of.name, "dead", "replay"]), { ...choice, dry_run: true });
+    } catch (error) {
+      refused = error;
+    }
+    this.app.draw();
   }
 
   mark(number, on) {

@@ -23,7 +23,7 @@ export class EventList {
   view(columns) {
     if (this.events === null) return loading("events");
     if (!this.events.length) return empty("Nothing has happened yet.");
-    return table({ caption: "Events, newest first", rows: this.events, key: (e) => e.id, columns });
+    return h("div", { class: "panel" }, table({ caption: "Events, newest first", rows: this.events, key: (e) => e.id, columns }));
   }
 }
 

@@ -47,7 +47,7 @@ export class Graph {
       h("div", { class: "segments", role: "group", "aria-label": "Form of the plan" }, forms.map(([id, title]) =>
         h("button", { type: "button", "aria-pressed": String(this.form === id), onclick: () => this.choose(id) }, title))),
       bottleneck ? h("p", { class: "bottleneck-note" }, h("strong", {}, "Bottleneck: ",
-        h("button", { type: "button", class: "link", onclick: () => this.select(bottleneck.step) }, bottleneck.step)), ": ", bottleneck.why, ".") : h("span", { class: "gap" }),
+        h("button", { type: "button", class: "link", onclick: () => this.find(bottleneck.step) }, bottleneck.step)), ": ", bottleneck.why, ".") : h("span", { class: "gap" }),
       this.form === "table" ? null : h("div", { class: "segments", role: "group", "aria-label": "Size" },
         h("button", { type: "button", "aria-pressed": String(this.fits), onclick: () => this.zoom(null) }, "Fit"),
         h("button", { type: "button", "aria-label": "Smaller", onclick: () => this.zoom(0.8) }, "−"),
@@ -63,7 +63,13 @@ export class Graph {
   get current() {
     if (!this.fits) return this.scale;
     const room = (document.querySelector(".graph")?.clientWidth ?? 1200) - 2;
-    return Math.max(0.6, Math.min(1, room / (this.drawn?.width ?? room))); // below that, one scrolls
+    return Math.max(0.7, Math.min(1, room / (this.drawn?.width ?? room))); // below that, one scrolls
+  }
+
+  /** A long plan is wider than the screen. */
+  find(name) {
+    this.select(name);
+    this.app.draw(() => document.querySelector(`[data-step="${CSS.escape(name)}"]`)?.scrollIntoView({ block: "nearest", inline: "center" }));
   }
 
   select(name) {

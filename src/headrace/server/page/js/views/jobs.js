@@ -10,6 +10,7 @@ import { Poll } from "../poll.js";
 const EVERY = 2000;
 const POINTS = 60; // of a sparkline
 const PAST = 2 * 60_000; // milliseconds that it shows
+const MOST_PAST = 100; // jobs whose past is asked for
 const AT_ONCE = 4; // requests for the past of sparklines
 const STATE_ORDER = ["failed", "waiting", "killed", "starting", "stopping", "draining", "running", "inactive", "ended"];
 
@@ -51,12 +52,12 @@ export class JobsView {
       this.before.set(job.name, job.state);
     }
     this.app.draw();
-    if (isFirst) this.loadPast(jobs, signal);
+    if (isFirst) this.loadPast(signal);
   }
 
   /** The minutes before the page was opened, a few jobs at a time; sparklines grow without it, too. */
-  async loadPast(jobs, signal) {
-    const waiting = jobs.filter((job) => job.state === "running");
+  async loadPast(signal) {
+    const waiting = this.shown.filter((job) => job.state === "running").slice(0, MOST_PAST);
     const since = Date.now() - PAST;
     const one = async () => {
       for (let job = waiting.shift(); job; job = waiting.shift()) {

@@ -16,9 +16,9 @@ export class Logs {
   }
 
   async load(signal) {
-    const { run } = this;
-    const found = await get(path(["jobs", this.of.name, "logs"], { run, after: this.next, limit: PIECE }), { signal });
-    if (run !== this.run) return; // another one was chosen meanwhile
+    const { run, next } = this;
+    const found = await get(path(["jobs", this.of.name, "logs"], { run, after: next, limit: PIECE }), { signal });
+    if (run !== this.run || next !== this.next) return; // another one was chosen meanwhile
     const isNewRun = run === null && this.current !== undefined && found.run !== this.current;
     this.runs = found.runs ?? [];
     this.current = found.run;
@@ -47,7 +47,7 @@ export class Logs {
   choose(run) {
     Object.assign(this, { run, lines: null, next: null, dropped: 0 });
     this.clear();
-    this.of.poll.now();
+    this.of.tabPoll.now();
   }
 
   clear() {

@@ -3,7 +3,7 @@
 import { get, path } from "../api.js";
 import { h } from "../dom.js";
 import { NONE, bytes, count, duration, exact, percent, plural, rate, seconds, short, time } from "../format.js";
-import { empty, meter, panel, table, tile, tiles } from "../parts.js";
+import { empty, meter, panel, table, tile, tiles, when } from "../parts.js";
 import { Plot } from "../plots.js";
 import { recalled, remember } from "../theme.js";
 
@@ -11,6 +11,8 @@ const MINUTE = 60_000;
 const RANGES = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE], ["7 d", 7 * 1440 * MINUTE]];
 const NAME = "headrace.range";
 const POINTS = 480;
+const SHORTEST = 30_000; // of an axis, if a job is younger than the range
+const GAP = 10_000; // milliseconds without a sample that may be by chance
 const MOST_STATE = 5; // steps whose state is drawn
 const PLOTS = [
   ["throughput", "Throughput", rate, [["rate_in", "in"], ["rate_out", "out"]]],
@@ -40,11 +42,17 @@ export class Overview {
   async load(signal) {
     this.makePlots();
     const [until, range] = [Date.now(), this.range];
-    const since = until - range[1];
+    const since = Math.max(until - range[1], this.begin ?? 0);
     const names = [...new Set(this.plots.flatMap((plot) => plot.lines.map((line) => line.name)))].join(",");
     const found = await get(path(["jobs", this.of.name, "series"], { since, until, names, points: POINTS }), { signal });
     if (range !== this.range) return; // another one was chosen meanwhile
-    for (const plot of this.plots) plot.set(found.times, found.series, [since, until]);
+    const [first] = found.times;
+    const isYoung = first > until - range[1] + SHORTEST;
+    // a point is the last sample of its span, so the first sample may be a span before it
+    this.begin = isYoung ? first - Math.ceil((until - since) / POINTS) : null;
+    this.shownFrom = isYoung ? Math.min(first, until - SHORTEST) : null;
+    const [times, series] = withGaps(found, (until - since) / POINTS);
+    for (const plot of this.plots) plot.set(times, series, [this.shownFrom ?? since, until]);
   }
 
   /** Which latency is known, and which steps have state, is known once there are figures. */
@@ -71,7 +79,7 @@ export class Overview {
   }
 
   choose(range) {
-    this.range = range;
+    Object.assign(this, { range, begin: null });
     remember(NAME, range[0]);
     this.of.tabPoll.now();
     this.app.draw();
@@ -82,7 +90,8 @@ export class Overview {
     return [
       figures ? this.tiles(figures) : empty(NO_FIGURES),
       figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ": ", figures.bottleneck.why, ".")) : null,
-      h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"), h("span", { class: "gap" }),
+      h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"),
+        this.shownFrom ? h("span", { class: "note" }, "since ", when(this.shownFrom), "; there are no earlier samples") : null, h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
           h("button", { type: "button", "aria-pressed": String(range === this.range), onclick: () => this.choose(range) }, range[0])))),
       h("div", { class: "plots", key: "plots" }, (this.plots).map((plot) => plot.view())),
@@ -128,6 +137,18 @@ export class Overview {
       ],
     }));
   }
+}
+
+/** Where no samples are, as while a job did not run, a line ends and begins again. */
+function withGaps({ times, series }, step) {
+  const between = times.slice(1).map((at, i) => at - times[i]);
+  const usual = [...between].sort((a, b) => a - b)[between.length >> 1] ?? 0;
+  const longest = Math.max(GAP, 3 * step, 3 * usual);
+  const at = between.flatMap((long, i) => (long > longest ? [i + 1] : [])).reverse();
+  if (!at.length) return [times, series];
+  const cut = (values, fill) => at.reduce((all, i) => all.toSpliced(i, 0, fill(i)), values);
+  return [cut(times, (i) => times[i] - between[i - 1] / 2),
+    Object.fromEntries(Object.entries(series).map(([name, values]) => [name, cut(values, () => null)]))];
 }
 
 export const NO_FIGURES = "There are no figures yet: the job has not committed an epoch since it started.";

@@ -10,7 +10,7 @@ const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.repl
 
 export class State {
   constructor(app, of) {
-    Object.assign(this, { app, of, steps: null, every: Infinity, step: null, sql: "", busy: false, answer: null, error: null });
+    Object.assign(this, { app, of, steps: null, every: Infinity, step: null, sql: "", asking: null, answer: null, error: null });
   }
 
   async load(signal) {
@@ -25,15 +25,18 @@ export class State {
 
   async run(event) {
     event?.preventDefault();
-    if (this.busy || !this.sql.trim()) return;
-    Object.assign(this, { busy: true, error: null });
+    if (!this.sql.trim() || this.asking === this.sql) return;
+    const asked = this.sql;
+    Object.assign(this, { asking: asked, error: null });
     this.app.draw();
+    let [answer, refused] = [null, null];
     try {
-      this.answer = await post(path(["jobs", this.of.name, "state", "query"]), { step: this.step ?? this.steps[0]?.name, sql: this.sql, limit: LIMIT });
+      answer = await post(path(["jobs", this.of.name, "state", "query"]), { step: this.step ?? this.steps[0]?.name, sql: asked, limit: LIMIT });
     } catch (error) {
-      Object.assign(this, { error, answer: null });
+      refused = error;
     }
-    this.busy = false;
+    if (this.asking !== asked) return; // something else was asked meanwhile
+    Object.assign(this, { asking: null, answer, error: refused });
     this.app.draw();
   }
 
@@ -68,7 +71,7 @@ export class State {
         onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === "Enter" && this.run(event),
       }),
       h("div", { class: "bar" },
-        h("button", { type: "submit", class: "main", disabled: this.busy || !this.sql.trim() }, this.busy ? "Running …" : "Run"),
+        h("button", { type: "submit", class: "main", disabled: this.asking === this.sql || !this.sql.trim() }, this.asking === this.sql && this.asking ? "Running …" : "Run"),
         h("span", { class: "note", id: "query-note" }, "One select of DuckDB's SQL; each step is a table. Ctrl Enter runs it.")),
       problem(this.error));
   }

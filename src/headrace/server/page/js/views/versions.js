@@ -20,12 +20,15 @@ export class Versions {
 
   async showPlan(event) {
     event?.preventDefault();
+    const asked = JSON.stringify(this.body);
+    const isStill = () => asked === JSON.stringify(this.body); // else it is the plan of another upgrade
     Object.assign(this, { busy: true, error: null, plan: null });
     this.app.draw();
     try {
-      this.plan = await this.ask(true);
+      const plan = await this.ask(true);
+      if (isStill()) this.plan = plan;
     } catch (error) {
-      this.error = error;
+      if (isStill()) this.error = error;
     }
     this.busy = false;
     this.app.draw();

@@ -11,8 +11,12 @@ export class Why {
   }
 
   async load(signal) {
-    const { reasons } = await get(path(["jobs", this.of.name, "why"]), { signal });
-    Object.assign(this, { reasons, loaded: Date.now(), asking: false });
+    try {
+      const { reasons } = await get(path(["jobs", this.of.name, "why"]), { signal });
+      Object.assign(this, { reasons, loaded: Date.now() });
+    } finally {
+      this.asking = false;
+    }
   }
 
   again() {
