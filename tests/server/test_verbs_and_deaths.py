@@ -31,6 +31,7 @@ from tests.server.worlds import PATIENCE, World, is_alive
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "2"))
 STEPS = 14
+TRIAL = 20.0  # seconds to wait for what becomes of a version; an event may be lost with a server
 
 PROGRAM = """
 import os
@@ -166,11 +167,10 @@ class Play:
 
     def is_undecided(self) -> bool:
         """Whether a version is on trial, or on its way back: rows come, so it will be known."""
-        job, kinds = self.ask("job", "shop"), [kind for kind, *_ in self.ask("events", "shop")]
-        ends = ("upgrade done", "rolled back", "upgrade failed")
-        return job["state"] != State.RUNNING or kinds.count("upgrade") > sum(
-            kinds.count(end) for end in ends
-        )
+        state, events = self.ask("job", "shop")["state"], self.ask("events", "shop")
+        ends = ("upgraded", "upgrade done", "rolling back", "rolled back", "upgrade failed")
+        last = [kind for kind, *_ in events if kind in ends][-1:]
+        return state != State.RUNNING or last in (["upgraded"], ["rolling back"])
 
     def until_read(self) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -268,9 +268,8 @@ def test_a_server_dies_at_every_step_of_upgrades(
                 for _ in range(3):
                     play.send()
                     time.sleep(play.draw.random())
-                deadline = time.monotonic() + PATIENCE
-                while play.is_undecided():
-                    assert time.monotonic() < deadline, play.told()
+                deadline = time.monotonic() + TRIAL
+                while play.is_undecided() and time.monotonic() < deadline:
                     time.sleep(0.1)
             play.settle()
         assert not twice, play.told()
