@@ -76,7 +76,7 @@ class Measuring:
 def _overwrite(path: Path, note: bytes) -> None:
     """In place, and spaces over what was longer: half a note counts as none, and a file that is
     new or cut off is one for which file systems may wait."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         os.pwrite(file, note.ljust(os.fstat(file).st_size), 0)
     finally:
