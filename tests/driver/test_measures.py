@@ -12,8 +12,10 @@ import pytest
 
 import headrace as hr
 from headrace.buckets import QUANTILES, WIDTH, percentiles
+from headrace.driver.measuring import PUBLISHING, Measuring
 from headrace.inspect.figures import figures
 from headrace.inspect.samples import sample_of
+from headrace.plan.program import build as build_program
 from headrace.state import faults
 from headrace.state.manifest import Manifest
 from headrace.testing import Driver
@@ -265,3 +267,35 @@ def test_a_renamed_step_keeps_what_it_measured(tmp_path):
     good = [row["v"] for row in rows if row["v"] % 11 != 3]
     assert sum(manifest.measures.histograms["q"]["v"].values()) == len(good)
     assert "p" not in manifest.measures.work
+
+
+def test_publishing_is_counted_by_output_and_epoch_that_has_rows(tmp_path):
+    job, clock = hr.Job("measured"), Ticking()
+    read = job.read(hr.rows(rows_of(100), SCHEMA), time="at", delay="10h", name="rows")
+    read.write("collect:", name="every")
+    read.where("v >= 1000", name="none").write("collect:", name="never")
+    driver = Driver(job, tmp_path / "job", max_batch=10, first_batch=10, clock=clock)
+    samples = []
+    while driver.epoch() is not None:
+        assert driver.manifest is not None
+        samples.append(sample_of(driver.manifest.wall, driver.manifest))
+    driver.close()
+    newest = driver.manifest
+    assert newest is not None and newest.epoch >= 10
+    published = newest.measures.publishes
+    assert published == {"every": newest.epoch - 1}, "what the last one takes, the next one says"
+    found = {o.name: o for o in figures(newest.wall, newest, samples[0]).outputs}
+    spent = newest.measures.published["every"]
+    assert found["every"].publish_ms == pytest.approx(spent / published["every"], rel=0.01)
+    assert found["never"].publish_ms is None and found["never"].rows == 0
+
+
+def test_a_note_of_publishing_that_is_shorter_than_the_one_before_is_read(tmp_path):
+    program = build_program(build(rows_of(1)))
+    measuring = Measuring(program, tmp_path)
+    assert measuring._published(1) == {}
+    measuring.published(1, {("a long name of an output", "b"): 12.5, ("c",): 3.25})
+    measuring.published(2, {("c",): 0.5})
+    assert measuring._published(2) == {"c": 0.5} and measuring._published(1) == {}
+    (tmp_path / PUBLISHING).write_text('{"epoch": 2, "outp')
+    assert Measuring(program, tmp_path)._published(2) == {}

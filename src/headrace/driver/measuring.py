@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 from headrace.buckets import Histogram, added, shifted
 from headrace.epoch.report import Total
 from headrace.epoch.values import Offset
-from headrace.files import replacing
 from headrace.plan.logical import kind_of
 from headrace.plan.program import Program
 from headrace.state.measures import Histograms, Measures
@@ -30,8 +30,9 @@ class Measuring:
     def published(self, epoch: int, took: Mapping[tuple[str, ...], float]) -> None:
         """Publishing an epoch has taken so many ms, by outputs that are published as one."""
         outputs = {name: ms / len(names) for names, ms in took.items() for name in names}
-        with suppress(OSError), replacing(self._note) as fresh:
-            fresh.write_text(json.dumps({"epoch": epoch, "outputs": outputs}), encoding="utf-8")
+        note = json.dumps({"epoch": epoch, "outputs": outputs}).encode()
+        with suppress(OSError):
+            _overwrite(self._note, note)
 
     def _published(self, epoch: int) -> dict[str, float]:
         """How long the epoch has taken to publish, by output, as far as it is known."""
@@ -70,6 +71,16 @@ class Measuring:
                 for step in sorted({*before.histograms, *total.histograms})
             },
         )  # fmt: skip
+
+
+def _overwrite(path: Path, note: bytes) -> None:
+    """In place, and spaces over what was longer: half a note counts as none, and a file that is
+    new or cut off is one for which file systems may wait."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        os.pwrite(file, note.ljust(os.fstat(file).st_size), 0)
+    finally:
+        os.close(file)
 
 
 def _sums(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
