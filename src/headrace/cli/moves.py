@@ -221,7 +221,11 @@ def _decided(job: ServedJob, version: int, timeout: float) -> None:
         if taken_back or state in _RESTS:
             became = outcome if taken_back else f"{outcome}, and the job is {state}"
             events = sorted(job.events(limit=20), key=lambda event: event.id)
-            why = [e.text for e in events if e.kind in ("rolling back", "rolled back", "upgrade failed")]
+            why = [
+                e.text
+                for e in events
+                if e.kind in ("rolling back", "rolled back", "upgrade failed")
+            ]
             raise ServerError(
                 "HR-CLI-025",
                 f"version {version} of job {job.name!r} was {became}"

@@ -30,6 +30,7 @@ class Recent:
         self.live: Live | None = None  # what the run has said of itself, at the last look
         self._manifest: Manifest | None = None
         self._sampler: Sampler | None = None
+        self._rest: Figures | None = None  # as of its last batch, while it does not run
         self._points = deque[tuple[int, Mapping[str, float | None]]]()
 
     def look(self, now: int) -> Figures | None:
@@ -42,9 +43,12 @@ class Recent:
         if self._sampler is None:
             self._sampler = Sampler(*samples_before(self.log, self._manifest))
         is_held = self.log.is_held()
+        if not is_held and self._rest is not None and self._rest.epoch == self._manifest.epoch:
+            return self._rest
         self.live = read_live(self.log.folder, now) if is_held else None
         at = now if is_held else self._manifest.wall
         figures = self._sampler.see(at, self._manifest, self.live)
+        self._rest = None if is_held else figures
         if not self._points or at >= self._points[-1][0] + _EVERY:
             found = figures.series()
             self._points.append((at, {name: found.get(name) for name in SERIES}))
