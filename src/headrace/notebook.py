@@ -90,7 +90,7 @@ def note(text: str) -> str:
 
 
 def preformatted(text: str) -> str:
-    return f"<pre style='margin: 0.3em 0'>{escape(text)}</pre>"
+    return f"<pre style='margin: 0.3em 0; white-space: pre-wrap'>{escape(text)}</pre>"
 
 
 def grid(

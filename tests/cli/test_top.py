@@ -24,7 +24,7 @@ from headrace.cli.app import app
 from headrace.cli.top_jobs import TopJob, TopSeen, WatchedFolder, WatchedJobs
 from headrace.cli.top_screen import SORTS, job_frame, list_frame
 from headrace.clock import ManualClock
-from headrace.inspect.recent import SERIES
+from headrace.inspect.recent import SERIES, Recent
 from headrace.server.http import serve
 from headrace.server.lifecycle import State
 from headrace.testing import Driver
@@ -86,6 +86,19 @@ def test_on_a_narrow_terminal_the_less_important_columns_go_first():
     assert " ".join(head(200)) == "job state rows/s lag p95 watermark at work late dead epoch"
     assert head(60)[:4] == ["job", "state", "rows/s", "lag"] and "epoch" not in head(60)
     assert head(30)[:2] == ["job", "state"]
+
+
+def test_only_trouble_is_a_warning_and_is_said_whole_where_there_is_room():
+    long = "HR-STEP-001 it raised " + "and raised " * 20 + "to the end"
+    jobs = (
+        TopJob("a", "ended", reason="it was drained"), TopJob("b", "failed", reason=long),
+        TopJob("c", "running", reason="version 2 has failed before its first batch"),
+    )  # fmt: skip
+    lines = lines_of(list_frame(TopSeen(NOW, jobs), 80), 80)
+    said = " ".join(lines[lines.index("") + 1 :])
+    assert said.startswith("! b: HR-STEP-001") and said.endswith("to the end")
+    assert "drained" not in said and "version 2" not in said
+    assert lines_of(list_frame(TopSeen(NOW), 80), 80) == ["0 jobs", "there are no jobs"]
 
 
 def test_what_is_not_shown_is_counted():
@@ -157,6 +170,12 @@ def test_a_job_of_a_folder_while_it_runs_and_after(tmp_path: Path) -> None:
             driver.close()
         (job,) = watched.look(NOW + 9_000).jobs
         assert (job.state, job.rate_in) == ("stopped", None)
+        recent = Recent(folder)
+        first = recent.look(NOW + 9_000)
+        assert first is not None and first.rate_in == 2.0 and first.latency["ingest"]
+        assert (
+            recent.look(NOW + 9_000) == recent.look(NOW + 99_000) == first
+        )  # as of its last batch
         assert WatchedFolder(folder).look(NOW + 9_000).time == NOW + 9_000
 
 

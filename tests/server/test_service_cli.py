@@ -342,7 +342,7 @@ def test_a_life_at_the_command_line_with_a_server_in_this_folder(call, world: Wo
         assert "version 4 is on trial" in result.stderr
         assert "  version  4: on trial, by operate" in call("describe", "shop").stdout
         assert call("deactivate", "shop").stdout == "shop: inactive, version 4\n"
-        told = call("events", "shop").stdout
+        told = call("events", "shop", "--last", "100").stdout
         assert "submitted" in told and "after epoch" in told
         assert call("remove", "shop", "--yes").exit_code == 0
         assert "shop" in call("list").stdout  # its folder stays, without the server

@@ -109,6 +109,8 @@ def test_install_takes_every_option_of_the_server(
     assert refused.exit_code == 1 and "HR-SERVER-075" in refused.stderr
     unsure = CliRunner().invoke(app, [*common, "--restart-hanging", "soon"])
     assert unsure.exit_code == 1 and not unsure.stdout
+    nowhere = CliRunner().invoke(app, [*common, "--programs", "jbos"])
+    assert nowhere.exit_code == 1 and "HR-SERVER-017" in nowhere.stderr and not nowhere.stdout
     printed = CliRunner().invoke(
         app, [*common, *remote, "--plain-http", "--restart-hanging", "never"]
     )

@@ -276,8 +276,10 @@ def install(
     Example: [bold]headrace server install --user --programs jobs[/bold]
     """
     from headrace.server.http import require_safe
+    from headrace.server.programs import Programs
     from headrace.server.systemd import NAME, ServiceUnit
 
+    Programs(programs or [], Path.cwd())  # refused here, and not by a service that starts in vain
     words = [*_command(), "server", "--home", str(_home(home).path)]
     for folder in programs or []:
         words += ["--programs", str(folder.resolve())]

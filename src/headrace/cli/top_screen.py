@@ -63,6 +63,7 @@ COLUMNS = (
            style=lambda j: "red" if j.dead else ""),
     TopColumn("epoch", lambda j: f"{j.epoch:,}" if j.epoch else NONE, 9, lambda j: -j.epoch),
 )  # fmt: skip
+_TROUBLES = ("failed", "waiting", "killed", "unreadable")
 SORTS = tuple(column.title for column in COLUMNS)
 
 
@@ -129,7 +130,8 @@ def job_frame(seen: TopSeen, width: int, height: int | None = None, keys: bool =
 def _heading(jobs: Sequence[TopJob], wide: int) -> Text:
     states = [job.state for job in jobs]
     counts = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(sorted(states)))
-    return _line(f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}: {counts}", wide, "bold")
+    heading = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}"
+    return _line(f"{heading}: {counts}" if jobs else heading, wide, "bold")
 
 
 def _trouble(seen: TopSeen, wide: int) -> list[Text]:
@@ -137,10 +139,12 @@ def _trouble(seen: TopSeen, wide: int) -> list[Text]:
 
 
 def _notes(jobs: Sequence[TopJob], wide: int, most: int | None) -> list[Text]:
-    """Why jobs do not run, and what is wrong with those that do: a line each."""
-    said = [f"{j.name}: {j.reason}" for j in jobs if j.reason and j.state != "running"]
+    """Why jobs have failed, and what is wrong with those that run: a line each, or whole where
+    there is room for all."""
+    said = [f"{j.name}: {j.reason}" for j in jobs if j.reason and j.state in _TROUBLES]
     said += [f"{j.name}: {text}" for j in jobs for text in j.warnings]
-    lines = [_line(f"! {text_of(text)}", wide, "yellow") for text in said]
+    note = _wrapped if most is None else lambda text, style, wide: _line(text, wide, style)
+    lines = [note(f"! {text_of(text)}", "yellow", wide) for text in said]
     if most is not None and len(lines) > most:
         more = len(lines) - most + 1
         lines = [*lines[: most - 1], _line(f"  and {more} more warnings", wide, "dim")]

@@ -60,11 +60,17 @@ def jobs_html(rows: Sequence[Mapping[str, Any]]) -> str:
             text_of(job["name"]), str(job["state"]), number(job.get("rate_in")),
             number(job.get("lag_rows")), seconds(job.get("watermark_delay"), "-"),
             share(job.get("capacity")), number(job.get("dead")),
-            text_of(next(filter(None, (job.get("reason"), *job.get("warnings", ()))), "")),
+            text_of(_said(job)),
         )
         for job in rows
     ]  # fmt: skip
     return grid(heads, cells, [False, False, *[True] * 5, False])
+
+
+def _said(job: Mapping[str, Any]) -> str:
+    """Why it is what it is, or the first warning: what is so, without what can be done."""
+    said = next(filter(None, (job.get("reason"), *job.get("warnings", ()))), "")
+    return str(said).partition("\n")[0]
 
 
 def plan_html(svg: str) -> str:

@@ -34,6 +34,7 @@ class Recent:
         self._file: Any = None  # that it was read from
         self._sampler: Sampler | None = None
         self._is_held = True  # at the last look
+        self._rest: Figures | None = None  # as of its last batch, while it does not run
         self._points = deque[tuple[int, Mapping[str, float | None]]]()
 
     def look(self, now: int) -> Figures | None:
@@ -41,15 +42,18 @@ class Recent:
         last batch."""
         file = self.log.newest_file()
         if self._manifest is None or self._file != file:
-            self._file, self._manifest = file, self.log.latest()
+            self._file, self._manifest, self._rest = file, self.log.latest(), None
         if self._manifest is None:
             return None
         if self._sampler is None:
             self._sampler = Sampler(*samples_before(self.log, self._manifest))
         is_held = self.log.is_held()
+        if not is_held and self._rest is not None:
+            return self._rest
         self.live = read_live(self.log.folder, now) if is_held else None
         at = now if is_held else self._manifest.wall
         figures = self._sampler.see(at, self._manifest, self.live)
+        self._rest = None if is_held else figures
         if not self._points or at >= self._points[-1][0] + _EVERY:
             found = figures.series()
             self._points.append((at, {name: found.get(name) for name in SERIES}))

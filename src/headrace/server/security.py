@@ -155,7 +155,7 @@ class Door:
                 "HR-SERVER-050",
                 "the session has ended" if cookies else "a token is needed",
                 "Send the header Authorization: Bearer TOKEN. The server's owner finds the "
-                "tokens in the file tokens.json of its home.",
+                "tokens with `headrace server token --show`.",
             )
         kind, _, token = given.partition(" ")
         return Visitor(self.role(token.strip() if kind.lower() == "bearer" else given, address),
@@ -180,7 +180,7 @@ class Door:
             raise ServerError(
                 "HR-SERVER-051",
                 "the token is not one of this server",
-                "It has two, in the file tokens.json of its home: one to read, one to operate.",
+                "It has two, one to read and one to operate: `headrace server token --show` prints them.",
             )
         return role
 
