@@ -180,7 +180,8 @@ class Door:
             raise ServerError(
                 "HR-SERVER-051",
                 "the token is not one of this server",
-                "It has two, one to read and one to operate: `headrace server token --show` prints them.",
+                "It has two, one to read and one to operate: `headrace server token --show` "
+                "prints them.",
             )
         return role
 

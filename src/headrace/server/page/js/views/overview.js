@@ -89,7 +89,7 @@ export class Overview {
     const { figures } = this.of;
     return [
       figures ? this.tiles(figures) : empty(NO_FIGURES),
-      figures?.bottleneck ? h("div", { class: "hint-box", key: "bottleneck" }, h("p", {}, h("strong", {}, "Bottleneck: ", figures.bottleneck.step), ": ", figures.bottleneck.why, ".")) : null,
+      figures ? this.limit(figures) : null,
       h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"),
         this.shownFrom ? h("span", { class: "note" }, "since ", when(this.shownFrom), "; there are no earlier samples") : null, h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
@@ -97,6 +97,14 @@ export class Overview {
       h("div", { class: "plots", key: "plots" }, (this.plots).map((plot) => plot.view())),
       figures ? [this.inputs(figures), this.outputs(figures)] : null,
     ];
+  }
+
+  /** It is there also while nothing limits the job, so that nothing moves when something does. */
+  limit({ bottleneck, capacity }) {
+    return h("div", { class: "hint-box limit", key: "bottleneck" }, bottleneck
+      ? h("p", {}, h("strong", {}, "Bottleneck: ", bottleneck.step), ": ", bottleneck.why, ".")
+      : h("p", { class: "note" }, capacity == null ? "No bottleneck is known: the job does not run, or has just begun."
+        : `No bottleneck: the job is at work ${percent(capacity)} of the time, and no step or output stands out.`));
   }
 
   tiles(f) {
