@@ -80,6 +80,17 @@ def test_odd_values_in_every_view(opens: Any, number: Any, text: str) -> None:
         assert not too_wide, f"{parts}: {too_wide}"
 
 
+def test_plots_begin_with_the_first_sample_and_a_line_is_broken_where_none_are(opens: Any) -> None:
+    page = opens(OddService("job")).go("jobs", "job")
+    note = page.locator(".bar .note").filter(has_text="there are no earlier samples")
+    expect(note).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d;"))
+    plot = page.locator("[data-plot=throughput]")
+    plot.get_by_text("Values as a table").click()
+    rows = plot.locator("tbody tr")
+    expect(rows.filter(has_text="\N{EN DASH}")).to_have_count(1)  # 20 s without a sample
+    assert rows.filter(has_text="1/s").count() >= 10
+
+
 @pytest.mark.parametrize("jobs", [0, 500])
 def test_no_job_and_many(opens: Any, jobs: int) -> None:
     opened = opens(OddService(*(f"job-{n:03}" for n in range(jobs))))
