@@ -1,5 +1,5 @@
-"""What no well-behaved job or server does: odd values, many jobs, long plans, slow and late answers,
-two people at once, an upgrade of the server under an open page."""
+"""What no well-behaved job or server does: odd values, many jobs, long plans, slow and late
+answers, two people at once, an upgrade of the server under an open page."""
 
 from __future__ import annotations
 
@@ -78,6 +78,17 @@ def test_odd_values_in_every_view(opens: Any, number: Any, text: str) -> None:
         assert page.locator("main img, main script").count() == 0
         too_wide = page.evaluate(TOO_WIDE)
         assert not too_wide, f"{parts}: {too_wide}"
+
+
+def test_plots_begin_with_the_first_sample_and_a_line_is_broken_where_none_are(opens: Any) -> None:
+    page = opens(OddService("job")).go("jobs", "job")
+    note = page.locator(".bar .note").filter(has_text="there are no earlier samples")
+    expect(note).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d;"))
+    plot = page.locator("[data-plot=throughput]")
+    plot.get_by_text("Values as a table").click()
+    rows = plot.locator("tbody tr")
+    expect(rows.filter(has_text="\N{EN DASH}")).to_have_count(1)  # 20 s without a sample
+    assert rows.filter(has_text="1/s").count() >= 10
 
 
 @pytest.mark.parametrize("jobs", [0, 500])
@@ -228,10 +239,12 @@ def test_who_may_only_read_is_refused_by_the_server_too(opens: Any) -> None:
     service = OddService("job")
     page = opens(service, "read").go("jobs", "job")
     expect(page.locator(".job-head .pill")).to_have_text("running")
-    for method, path in [("POST", "kill"), ("POST", "dead/replay"), ("DELETE", "")]:
+    for method, path in [("POST", "/kill"), ("POST", "/dead/replay"), ("DELETE", "")]:
         status = page.evaluate(
-            """async ([method, path]) => (await fetch(`api/v1/jobs/job/${path}`.replace(/\\/$/, ""), {
-              method, headers: {"content-type": "application/json"}, body: method === "POST" ? "{}" : undefined })).status""",
+            """async ([method, path]) => (await fetch(`api/v1/jobs/job${path}`, {
+              method, headers: {"content-type": "application/json"},
+              body: method === "POST" ? "{}" : undefined,
+            })).status""",
             [method, path],
         )
         assert status == 403, (method, path)

@@ -50,9 +50,10 @@ export class Overview {
     const isYoung = first > until - range[1] + SHORTEST;
     // a point is the last sample of its span, so the first sample may be a span before it
     this.begin = isYoung ? first - Math.ceil((until - since) / POINTS) : null;
-    this.shownFrom = isYoung ? Math.min(first, until - SHORTEST) : null;
+    this.first = isYoung ? first : null;
+    const from = isYoung ? Math.min(first, until - SHORTEST) : since;
     const [times, series] = withGaps(found, (until - since) / POINTS);
-    for (const plot of this.plots) plot.set(times, series, [this.shownFrom ?? since, until]);
+    for (const plot of this.plots) plot.set(times, series, [from, until]);
   }
 
   /** Which latency is known, and which steps have state, is known once there are figures. */
@@ -91,7 +92,7 @@ export class Overview {
       figures ? this.tiles(figures) : empty(NO_FIGURES),
       figures ? this.limit(figures) : null,
       h("div", { class: "bar", key: "ranges" }, h("h2", {}, "History"),
-        this.shownFrom ? h("span", { class: "note" }, "since ", when(this.shownFrom), "; there are no earlier samples") : null, h("span", { class: "gap" }),
+        this.first ? h("span", { class: "note" }, "since ", when(this.first), "; there are no earlier samples") : null, h("span", { class: "gap" }),
         h("div", { class: "segments", role: "group", "aria-label": "How far back" }, RANGES.map((range) =>
           h("button", { type: "button", "aria-pressed": String(range === this.range), onclick: () => this.choose(range) }, range[0])))),
       h("div", { class: "plots", key: "plots" }, (this.plots).map((plot) => plot.view())),
