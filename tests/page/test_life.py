@@ -130,7 +130,7 @@ def test_an_upgrade_shows_its_plan_before_and_says_when_it_is_refused(
         .get_by_role("row")
         .filter(has=page.get_by_role("rowheader", name=re.compile("^2")))
     )
-    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("in place")
     state(page, "running")
 
 
