@@ -118,7 +118,7 @@ CUTS: dict[str, dict[str, int]] = {
 OTHERS: dict[str, dict[str, str]] = {
     "buckets": {"_BIAS": "the format of a float", "_SHIFT": "the width of a bucket"},
     "engine.live_notes": {"_SELDOM": "how often memory is looked at"},
-    "inspect.figures": {"_MINUTE": "ms", "_RATE": "ms"},
+    "inspect.figures": {"_EPOCH": "ms", "_LONGEST": "ms", "_RATE": "ms"},
     "inspect.figures_text": {"_TOP": "steps that are named"},
     "inspect.live": {"_OLD": "ms"},
     "connect.avro_codecs": {
@@ -399,6 +399,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "cli.views": {"events(last)": "the user's", "logs(last)": "the user's"},
     "inspect.recent": {"PAST": "ms", "_EVERY": "ms"},
+    "inspect.samples": {"MINUTE": "ms"},
     "inspect.sparklines": {"as_svg(height)": "of a picture", "as_svg(width)": "of a picture"},
     "server.app": {
         "SLOW_AT_ONCE": "processes",
@@ -442,6 +443,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "SHORTEST": "a limit that is refused",
         "_MOST_ENDED": "sessions that are remembered",
     },
+    "server.ended_sessions": {"_MOST": "sessions that are remembered"},
     "server.hanging": {"HangingJobs.__init__(silent)": "ms"},
     "server.home": {"_RUNS": "folders of runs"},
     "server.imported": {

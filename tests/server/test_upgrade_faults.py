@@ -35,7 +35,7 @@ def test_what_may_be_dropped_is_dropped_once_however_often_a_version_starts(worl
         service.upgrade("shop", drop=["sums"])
         world.until(lambda: world.epoch("shop") > epoch)
         world.until_state("shop", State.RUNNING)
-        assert outcomes(world)[2] == "running" and "upgrade done" not in world.kinds("shop")
+        assert outcomes(world)[2] == "on trial" and "upgrade done" not in world.kinds("shop")
         for starts in (3, 4):
             service.restart("shop")
             world.until(lambda n=starts: world.kinds("shop").count("running") == n)
@@ -113,7 +113,7 @@ def test_without_a_savepoint_the_old_version_stays(world: World) -> None:
         world.until_state("shop", State.RUNNING)
         job = service.job("shop").job
         assert job.version == 1 and "for want of a savepoint" in str(job.reason)
-        assert outcomes(world) == {2: "refused", 1: "running"}
+        assert outcomes(world) == {2: "refused", 1: "in place"}
         world.send('{"k": "a", "n": 2}')
         world.until(lambda: totals(world) == [("a", 1), ("a", 3)])
         (folder_of(world) / "savepoints").unlink()
