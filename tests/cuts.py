@@ -441,7 +441,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "LONGEST": "a limit that is refused",
         "SESSION_SECONDS": "seconds",
         "SHORTEST": "a limit that is refused",
-        "_MOST_ENDED": "sessions that are remembered",
     },
     "server.ended_sessions": {"_MOST": "sessions that are remembered"},
     "server.hanging": {"HangingJobs.__init__(silent)": "ms"},
