@@ -40,6 +40,9 @@ class Place:
 
         admin = AdminClient({"bootstrap.servers": self.broker.address})
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        deadline = time.monotonic() + 30
+        while name not in admin.list_topics(timeout=30).topics:  # the broker hears of it later
+            assert time.monotonic() < deadline, name
         return name
 
 

@@ -125,7 +125,7 @@ def test_a_reader_may_look_and_is_told_which_token_to_use(rest):
 
 def test_a_wrong_token_no_token_and_a_token_that_cannot_be_one(rest, monkeypatch):
     wrong = hr.connect_server(rest.url, "some-other-token")
-    assert "tokens.json" in refused(wrong.jobs, "HR-SERVER-051")
+    assert "headrace server token" in refused(wrong.jobs, "HR-SERVER-051")
     assert "HEADRACE_SERVER_TOKEN" in refused(lambda: hr.connect_server(rest.url), "HR-SERVER-082")
     for token in ("a\nb", "ü" * 20, "x" * 5_000):
         refused(lambda token=token: hr.connect_server(rest.url, token), "HR-SERVER-082")

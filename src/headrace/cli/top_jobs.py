@@ -40,8 +40,8 @@ class TopJob:
     latency_p95: float | None = None
     watermark_delay: float | None = None
     capacity: float | None = None
-    late: int = 0
-    dead: int = 0
+    late: int | None = None
+    dead: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property

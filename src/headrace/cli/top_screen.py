@@ -58,8 +58,8 @@ COLUMNS = (
     TopColumn("watermark", lambda j: seconds(j.watermark_delay, "-"), 6,
            lambda j: -(j.watermark_delay or 0)),
     TopColumn("at work", lambda j: share(j.capacity), 7, lambda j: -(j.capacity or 0)),
-    TopColumn("late", lambda j: number(j.late), 8, lambda j: -j.late),
-    TopColumn("dead", lambda j: number(j.dead), 5, lambda j: -j.dead,
+    TopColumn("late", lambda j: number(j.late), 8, lambda j: -(j.late or 0)),
+    TopColumn("dead", lambda j: number(j.dead), 5, lambda j: -(j.dead or 0),
            style=lambda j: "red" if j.dead else ""),
     TopColumn("epoch", lambda j: f"{j.epoch:,}" if j.epoch else NONE, 9, lambda j: -j.epoch),
 )  # fmt: skip

@@ -13,8 +13,9 @@ Schema = dict[str, Any]
 MOST_NUMBER = 2**53 - 1  # what every reader of JSON can hold
 LONGEST_NAME = 255
 LONGEST_TEXT = 100_000
-# No half characters and no NUL: they can be neither stored nor part of a name.
-_TEXT = r"^[^\u0000\ud800-\udfff]*$"
+# No NUL: it can be neither stored nor part of a name. Nor can half characters, which a pattern that
+# all dialects read alike cannot name; they are no JSON that can be exchanged either (RFC 8259).
+_TEXT = r"^[^\u0000]*$"
 STATES = (
     "inactive", "starting", "running", "stopping", "draining", "waiting", "ended", "failed",
     "killed",

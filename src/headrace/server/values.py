@@ -37,8 +37,8 @@ class JobView:
     watermark: int | None
     watermark_delay: float | None
     latency_p95: float | None
-    late: int
-    dead: int
+    late: int | None
+    dead: int | None
     capacity: float | None
     warnings: tuple[str, ...] = ()
 

@@ -26,8 +26,8 @@ def view_of(
         watermark=None if f is None else f.watermark,
         watermark_delay=None if f is None else f.watermark_delay,
         latency_p95=None if latency is None else latency["p95"],
-        late=0 if f is None else f.totals.get("late", 0),
-        dead=0 if f is None else f.totals.get("dead", 0),
+        late=None if f is None else f.totals.get("late", 0),
+        dead=None if f is None else f.totals.get("dead", 0),
         capacity=None if f is None else f.capacity,
         warnings=(*([hanging] if hanging else []), *warnings),
     )  # fmt: skip
