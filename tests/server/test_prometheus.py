@@ -71,11 +71,11 @@ def test_figures_are_samples_in_seconds_bytes_and_ratios():
     assert at(found, "output_rows_total", job="shop", output="alarms") == 300
     assert at(found, "user_events_total", **step, name="alarms") == 3
     assert at(found, "user_value", **step, name="hottest") == 99.5
-    assert at(found, "user_distribution", **step, name="wait", quantile="0.99") == 3
-    assert at(found, "user_histogram_bucket", **step, name="wait", le="2.5") == 5
-    assert at(found, "user_histogram_bucket", **step, name="wait", le="+Inf") == 6
-    assert at(found, "user_histogram_count", **step, name="wait") == 6
-    assert at(found, "user_histogram_sum", **step, name="wait") == 30.5
+    assert at(found, "user_quantiles", **step, name="wait", quantile="0.99") == 3
+    assert at(found, "user_distribution_bucket", **step, name="wait", le="2.5") == 5
+    assert at(found, "user_distribution_bucket", **step, name="wait", le="+Inf") == 6
+    assert at(found, "user_distribution_count", **step, name="wait") == 6
+    assert at(found, "user_distribution_sum", **step, name="wait") == 30.5
     assert at(found, "latencies_seconds_bucket", job="shop", since="event", le="2.0") == 9
     assert at(found, "latencies_seconds_sum", job="shop", since="event") == 12.5
 
@@ -187,9 +187,9 @@ def test_a_histogram_of_numbers_below_zero_has_no_sum_which_would_go_down(tmp_pa
     known = figures(driver.manifest.wall, driver.manifest).to_json()
     driver.close()
     found, at_p = read(metrics_of([view("real")], {"real": known})), {"job": "real", "step": "p"}
-    assert at(found, "user_histogram_count", **at_p, name="n") == 3
-    assert at(found, "user_histogram_sum", **at_p, name="n") is None
-    assert at(found, "user_histogram_sum", **at_p, name="zero") == pytest.approx(14, rel=0.05)
+    assert at(found, "user_distribution_count", **at_p, name="n") == 3
+    assert at(found, "user_distribution_sum", **at_p, name="n") is None
+    assert at(found, "user_distribution_sum", **at_p, name="zero") == pytest.approx(14, rel=0.05)
 
 
 def test_it_is_served_with_the_type_that_prometheus_wants_to_whoever_may_read(rest):

@@ -78,8 +78,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "headrace_job_output_busy_ratio": ("gauge", "Share of the time that it is published to."),
     "headrace_job_user_events": ("counter", "A counter of the program's own."),
     "headrace_job_user_value": ("gauge", "A gauge of the program's own."),
-    "headrace_job_user_distribution": ("summary", "Of a histogram of the program's own, lately."),
-    "headrace_job_user_histogram": ("histogram", "The same since the job began."),
+    "headrace_job_user_quantiles": ("summary", "Of a histogram of the program's own, lately."),
+    "headrace_job_user_distribution": ("histogram", "The same since the job began."),
 }
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 _FATES = ("used", "filtered", "late", "dead", "shed")
@@ -212,9 +212,9 @@ class _Families:
     def _distribution(self, at: dict[str, str], name: str, facts: Mapping[str, Any]) -> None:
         labels = {**at, "name": name}
         for key, quantile in _QUANTILES.items():
-            self._add("user_distribution", facts.get(key), **labels, quantile=quantile)
-        self._add("user_distribution", facts.get("count"), "_count", **labels)
-        self._histogram("user_histogram", facts, 1.0, **labels)
+            self._add("user_quantiles", facts.get(key), **labels, quantile=quantile)
+        self._add("user_quantiles", facts.get("count"), "_count", **labels)
+        self._histogram("user_distribution", facts, 1.0, **labels)
 
     def _histogram(
         self, metric: str, facts: Mapping[str, Any], unit: float, /, **labels: str
