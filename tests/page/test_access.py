@@ -99,6 +99,7 @@ def test_by_keyboard_alone(open_page: Any) -> None:
     expect(page.get_by_label("Filter jobs")).to_have_value("j?")
     page.get_by_label("Filter jobs").fill("shop")
     page.get_by_label("Filter jobs").blur()
+    expect(page.get_by_role("link", name="hostile", exact=True)).to_have_count(0)
     page.keyboard.press("j")
     expect(page.get_by_role("link", name="shop", exact=True)).to_be_focused()
     page.keyboard.press("Enter")

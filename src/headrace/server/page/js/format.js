@@ -4,7 +4,9 @@ export const NONE = "–";
 const known = (value) => value !== null && value !== undefined && Number.isFinite(Number(value));
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 }); // so that little is not nothing
+const twoDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+/** Of less than one, so that little is not nothing. */
+const small = { format: (value) => (value && Math.abs(value) < 1e-3 ? value.toExponential(1) : twoDigits.format(value)) };
 const SIZES = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
 const BYTES = ["B", "kB", "MB", "GB", "TB"];
 
