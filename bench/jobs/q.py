@@ -23,6 +23,7 @@ KINDS = {
     "small": "the same in epochs of 1,000 rows",
 }
 SKIP = 4  # epochs that warm up
+_SPREAD = 10_000  # ms between the records of an epoch: their ages are all different
 
 
 def rows(lab: Lab) -> list[Row]:
@@ -99,10 +100,12 @@ def _rows(params: Mapping[str, Any], place: Path) -> Any:
     log = hr.EmbeddedLog(str(place / "log"))
     schema = "n bigint, at bigint"
     log.create("numbers", schema=schema)
+    now = int(time.time() * 1_000)
     for numbers in _numbers(params["batch"], params["epochs"]):
-        log.append("numbers", pa.table({"n": list(numbers), "at": list(numbers)}))
+        at = [now - number % _SPREAD for number in numbers]
+        log.append("numbers", pa.table({"n": list(numbers), "at": at}))
     job = hr.Job("q")
-    read = job.read("log:numbers", log=str(place / "log"), schema=schema, time="at", delay="1s")
+    read = job.read("log:numbers", log=str(place / "log"), schema=schema, time="at", delay="11s")
     made = read.where("n % 10 = 0").map(_shown, schema="text string")
     made.write("collect:", name="out")
     return job

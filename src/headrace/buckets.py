@@ -24,21 +24,23 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 def buckets_of(numbers: np.ndarray) -> np.ndarray:
     """The bucket of each number; none may be NaN."""
-    bits: np.ndarray = np.abs(numbers.astype(np.float64)).view(np.int64)
+    floats = np.add(numbers, 0.0, dtype=np.float64)  # which has no zero below zero
+    is_below = floats < 0 if floats.size and floats.min() < 0 else None
+    bits: np.ndarray = np.abs(floats, out=floats).view(np.int64)
     bits >>= _SHIFT
-    below = numbers < 0
-    return np.where(below, ~bits, bits) if below.any() else bits
+    return bits if is_below is None else np.where(is_below, ~bits, bits)
 
 
 def histogram(numbers: np.ndarray) -> Counter[int]:
     """How many of the numbers are in each bucket."""
     if not len(numbers):
         return Counter()
-    if (first := numbers[0]) == numbers.max() and first == numbers.min():
-        return Counter({bucket_of(first): len(numbers)})  # as when a batch came at once
+    least, most = bucket_of(float(numbers.min())), bucket_of(float(numbers.max()))
+    if least == most:  # as when a batch came at once, or long ago
+        return Counter({least: len(numbers)})
     buckets = buckets_of(numbers)
-    least = int(buckets.min())
-    counts = np.bincount(buckets - least)
+    buckets -= least
+    counts = np.bincount(buckets)
     found = np.flatnonzero(counts)
     return Counter(dict(zip((found + least).tolist(), counts[found].tolist(), strict=True)))
 
